@@ -1,0 +1,90 @@
+// The camera over the graph: pan, zoom about the pointer, fit, reveal.
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+using Catch::Approx;
+#endif
+
+#include "viewer/camera.hpp"
+
+using viewer::Area;
+using viewer::Camera;
+using viewer::Spot;
+
+static void check_same(Spot a, Spot b) {
+  CHECK(a.x == Approx(b.x).margin(1e-9));
+  CHECK(a.y == Approx(b.y).margin(1e-9));
+}
+
+TEST_CASE("to_world undoes to_screen after any pan and zoom") {
+  Camera camera;
+  camera.pan({17, -40});
+  camera.zoom_about({300, 200}, 1.7);
+  camera.pan({-3.5, 8});
+  check_same(camera.to_world(camera.to_screen({12.25, -7})), {12.25, -7});
+}
+
+TEST_CASE("a pan moves every point by the same pixels, whatever the zoom is") {
+  Camera camera;
+  camera.zoom_about({0, 0}, 3);
+  const Spot before = camera.to_screen({5, 6});
+  camera.pan({10, -20});
+  check_same(camera.to_screen({5, 6}), {before.x + 10, before.y - 20});
+}
+
+TEST_CASE("zooming keeps what is under the pointer under it, also at the limits") {
+  Camera camera;
+  camera.pan({31, 12});
+  const Spot pointer{640, 333};
+  const Spot held = camera.to_world(pointer);
+  for (double factor : {1.1, 2.0, 0.3, 1e9, 1e-12}) {
+    camera.zoom_about(pointer, factor);
+    check_same(camera.to_world(pointer), held);
+  }
+  CHECK(camera.zoom() == Camera::smallest_zoom);
+}
+
+TEST_CASE("zooming in and out by the same factor comes back to the same picture") {
+  Camera camera;
+  camera.zoom_about({100, 50}, 1.25);
+  camera.zoom_about({100, 50}, 1 / 1.25);
+  check_same(camera.to_screen({0, 0}), {0, 0});
+  CHECK(camera.zoom() == Approx(1));
+}
+
+TEST_CASE("fit shows the whole graph in the middle, with the margin asked for") {
+  Camera camera;
+  const Area screen{300, 44, 1046, 622};
+  camera.fit({-100, -50, 1900, 450}, screen, 16, 5);
+  check_same(camera.to_screen({900, 200}), {673, 333});
+  CHECK(camera.to_screen({-100, 0}).x == Approx(316));
+  CHECK(camera.to_screen({1900, 0}).x == Approx(1030));
+  CHECK(camera.to_screen({0, 450}).y < 606);
+}
+
+TEST_CASE("fit does not magnify a small graph beyond the limit given") {
+  Camera camera;
+  camera.fit({0, 0, 10, 10}, {0, 0, 1000, 1000}, 0, 1.5);
+  CHECK(camera.zoom() == 1.5);
+  check_same(camera.to_screen({5, 5}), {500, 500});
+}
+
+TEST_CASE("fit leaves the camera alone when the window is minimised or the graph is empty") {
+  Camera camera;
+  camera.pan({3, 4});
+  camera.fit({0, 0, 10, 10}, {0, 0, 0, 0}, 16, 2);
+  camera.fit({0, 0, 0, 0}, {0, 0, 800, 600}, 16, 2);
+  check_same(camera.to_screen({0, 0}), {3, 4});
+  CHECK(camera.zoom() == 1);
+}
+
+TEST_CASE("reveal moves only as far as a box outside the window asks") {
+  Camera camera;
+  camera.reveal({10, 10, 20, 20}, {0, 0, 100, 100}, 5);
+  check_same(camera.to_screen({0, 0}), {0, 0});
+  camera.reveal({150, 10, 160, 20}, {0, 0, 100, 100}, 5);
+  check_same(camera.to_screen({160, 10}), {95, 10});
+  camera.reveal({-500, -500, 500, 500}, {0, 0, 100, 100}, 5);
+  check_same(camera.to_screen({-500, -500}), {5, 5});
+}
