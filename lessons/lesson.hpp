@@ -1,0 +1,222 @@
+// What a lesson may say beside what it computes, and the list of all lessons.
+//
+//   #include "lessons/lesson.hpp"
+//   using namespace mt;
+//   using namespace lesson;
+//
+//   LESSON("04_computation_graph", "The computation graph", "Autograd") {
+//     say("A program that computes leaves a graph behind.");
+//     ...
+//   }
+//
+// The voice speaks through the observer (minitensor.hpp, chapter 14). In a terminal that is the
+// Narrator of lessons/player.hpp, which prints; in the viewer it is the Recorder, which records.
+// A lesson cannot tell the difference, and neither can the functions below.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "minitensor.hpp"
+
+namespace lesson {
+
+// ---- The list of lessons -----------------------------------------------------------------------
+
+struct Lesson {
+  std::string number;  // "05"
+  std::string id;      // "05_chain_rule"
+  std::string title;   // "The chain rule"
+  std::string part;    // "Autograd"
+  std::string file;    // the lesson's source, as the compiler was given it
+  void (*function)() = nullptr;
+};
+
+namespace detail {
+inline std::vector<Lesson>& registry() {
+  static std::vector<Lesson> all;
+  return all;
+}
+
+// Lessons enter themselves before main begins, in an order that the linker chooses: so keep the
+// list sorted.
+struct Entry {
+  Entry(const char* id, const char* title, const char* part, const char* file, void (*function)()) {
+    Lesson entered{std::string(id).substr(0, 2), id, title, part, file, function};
+    std::vector<Lesson>& all = registry();
+    auto by_id = [](const Lesson& one, const Lesson& other) { return one.id < other.id; };
+    all.insert(std::upper_bound(all.begin(), all.end(), entered, by_id), entered);
+  }
+};
+}  // namespace detail
+
+// All lessons of this program, in order. (Link lessons as objects: a static library would leave
+// them out, because nobody calls them by name.)
+inline const std::vector<Lesson>& lessons() { return detail::registry(); }
+
+// The lesson that a person means by `word`: "05", "5", "chain_rule" and "05_chain_rule" all name
+// one. Null if none.
+inline const Lesson* find_lesson(const std::string& word) {
+  for (const Lesson& one : lessons()) {
+    std::string short_number = one.number[0] == '0' ? one.number.substr(1) : one.number;
+    std::string short_id = one.id.size() > 3 ? one.id.substr(3) : one.id;
+    for (const std::string& name : {one.id, short_id, one.number, short_number})
+      if (word == name) return &one;
+  }
+  return nullptr;
+}
+
+// A mistake of the person at the keyboard (a flag, a file): one sentence, and exit code 2.
+struct Mistake : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// ---- What belongs to one run of a lesson --------------------------------------------------------
+
+namespace detail {
+struct Run {
+  const Lesson* lesson = nullptr;
+  std::map<std::string, double> knobs;  // --knob name=value
+  std::set<std::string> knobs_used;
+  std::string data;  // --data FILE
+  // By the tensor's id. One text for each contribution that it will receive, in that order.
+  std::map<std::uint64_t, std::vector<std::string>> when_arrives;
+  std::set<std::uint64_t> predicted;
+  std::function<void()> pause = [] {};  // a terminal with a person in front of it waits here
+};
+
+inline Run& run() {
+  static thread_local Run current;
+  return current;
+}
+
+// With nobody listening (a student's own main that includes this file) words are simply printed.
+inline void note(const char* kind, const std::string& text, std::vector<double> numbers = {}) {
+  if (mt::Observer* listener = mt::observer())
+    listener->note(kind, text, numbers);
+  else if (std::string(kind) != "plotted")
+    std::cout << text << '\n';
+}
+
+inline std::string directory_of(const std::string& path) {
+  std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// The variable in `show(loss);`, read from the lesson's own source; empty where it cannot be read.
+inline std::string argument_of_show(mt::Loc line) {
+  std::ifstream source(line.file());
+  std::string text;
+  for (int number = 0; number < line.line(); ++number)
+    if (!std::getline(source, text)) return "";
+  std::size_t begin = text.find("show(");
+  if (begin == std::string::npos) return "";
+  begin += 5;
+  std::size_t end = begin;
+  while (end < text.size() &&
+         (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_'))
+    ++end;
+  return end < text.size() && text[end] == ')' ? text.substr(begin, end - begin) : "";
+}
+}  // namespace detail
+
+// ---- The voice ----------------------------------------------------------------------------------
+
+// Prose. Line breaks in `text` are kept, all else is wrapped where it is shown.
+inline void say(const std::string& text) { detail::note("said", text); }
+
+// Prose after which playing pauses: the place to look up and think.
+inline void step(const std::string& text) {
+  say(text);
+  detail::run().pause();
+}
+
+// Names a tensor, after its variable if no name is given, and prints it: `show(z)` prints "z = 37".
+inline void show(const mt::Tensor& x, std::string name = "", mt::Loc line = mt::Loc::here()) {
+  if (name.empty()) name = x.name();
+  if (name.empty()) name = detail::argument_of_show(line);
+  if (!name.empty() && name != x.name()) x.named(name);
+  if (!name.empty()) std::cout << name << " = ";
+  if (x.numel() == 1)
+    std::cout << x.item() << '\n';
+  else
+    std::cout << x << '\n';
+}
+
+// A question whose right answer the lesson has computed. At a terminal it waits for an answer and
+// offers one hint after each wrong one.
+inline void ask(const std::string& question, double answer,
+                const std::vector<std::string>& hints = {}) {
+  std::string text = question;
+  for (const std::string& hint : hints) text += "\nHint: " + hint;
+  detail::note("asked", text, {answer});
+}
+
+// A number that the reader may change: `standard`, or what `--knob name=value` says.
+inline double knob(const std::string& name, double standard) {
+  detail::Run& run = detail::run();
+  run.knobs_used.insert(name);
+  auto turned = run.knobs.find(name);
+  return turned == run.knobs.end() ? standard : turned->second;
+}
+
+// One point of a curve. Curves that are plotted without a word in between share one chart.
+inline void plot(const std::string& curve, double x, double y) {
+  detail::note("plotted", curve, {x, y});
+}
+
+// A matrix as a picture, a character an element: dark is the smallest, bright the largest.
+inline void picture(const mt::Tensor& x) {
+  if (x.dim() != 2) throw std::invalid_argument("picture: needs a matrix");
+  const std::string shades[] = {" ", "░", "▒", "▓", "█"};
+  std::vector<double> values = x.to_vector<double>();
+  if (values.empty()) return;
+  auto [low, high] = std::minmax_element(values.begin(), values.end());
+  const double range = *high > *low ? *high - *low : 1.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    auto shade = static_cast<std::size_t>((values[i] - *low) / range * 4.999);
+    std::cout << shades[shade] << ((i + 1) % static_cast<std::size_t>(x.size(1)) == 0 ? "\n" : "");
+  }
+}
+
+// ---- Words about what backward() will do
+// ----------------------------------------------------------- backward() is one statement, so
+// nothing can be said in the middle of it. These are said before, and wait there until it happens.
+
+// Said when x receives a contribution to its gradient: the first text with the first one, the
+// second text with the second.
+inline void when_arrives(const mt::Tensor& x, const std::string& text) {
+  detail::run().when_arrives[x.id()].push_back(text);
+}
+
+// Asks for the sum before each contribution to x is shown. (x must hold one number.)
+inline void predict(const mt::Tensor& x) { detail::run().predicted.insert(x.id()); }
+
+// ---- Files
+// ----------------------------------------------------------------------------------------
+
+// The file that a lesson reads: the one that came with it, or what `--data FILE` says.
+inline std::string data_file(const std::string& standard) {
+  const detail::Run& run = detail::run();
+  if (!run.data.empty()) return run.data;
+  return run.lesson == nullptr ? standard : detail::directory_of(run.lesson->file) + "/" + standard;
+}
+
+}  // namespace lesson
+
+// Opens a lesson: LESSON("05_chain_rule", "The chain rule", "Autograd") { ... }
+#define LESSON(id, title, part)                                                                  \
+  static void lesson_function();                                                                 \
+  static const ::lesson::detail::Entry lesson_entry(id, title, part, __FILE__, lesson_function); \
+  static void lesson_function()
