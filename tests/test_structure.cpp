@@ -1,0 +1,137 @@
+// Who may know whom (the map is in README.md, "How it is built"), and the order of the one header: tests that read the
+// sources as text.
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#endif
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/shell.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- Includes --------------------------------------------------------------------------------------------------
+
+using Sources = std::map<std::string, std::string>;  // path from the repository's root -> text
+
+std::set<std::string> includes_of(const std::string& text) {
+  static const std::regex include(R"(#\s*include\s*["<]([^">]+)[">])");
+  std::set<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), include), end; match != end; ++match)
+    found.insert((*match)[1]);
+  return found;
+}
+
+// All that `path` includes, directly or through our own files.
+std::set<std::string> reached_from(const Sources& sources, const std::string& path) {
+  std::set<std::string> reached;
+  std::vector<std::string> open{path};
+  while (!open.empty()) {
+    const std::string next = open.back();
+    open.pop_back();
+    auto source = sources.find(next);
+    if (source == sources.end()) continue;
+    for (const std::string& include : includes_of(source->second))
+      if (reached.insert(include).second) open.push_back(include);
+  }
+  return reached;
+}
+
+bool is_window(const std::string& include) {
+  return std::regex_search(include, std::regex("imgui|GLFW/|GL/|EGL/"));
+}
+bool is_tensor(const std::string& include) { return include == "minitensor.hpp"; }
+bool is_trace(const std::string& include) { return include == "viewer/trace.hpp"; }
+bool is_graphviz(const std::string& include) {
+  return std::regex_search(include, std::regex("gvc\\.h|cgraph\\.h"));
+}
+
+// A file of the viewer may reach what its row allows and nothing else of the three kinds.
+struct Row {
+  std::string stem;  // viewer/stem.hpp and viewer/stem.cpp
+  bool tensors, traces, window;
+};
+const std::vector<Row> rows = {
+    {"trace", false, true, false},    {"timeline", false, true, false},
+    {"layout", false, true, false},   {"scene", false, true, false},
+    {"export", false, true, false},   {"process", false, true, false},
+    {"camera", false, false, false},  {"recorder", true, true, false},
+    {"attach", true, true, false},    {"play", true, true, false},
+    {"theme", false, true, true},     {"fonts", false, false, true},
+    {"canvas", false, true, true},    {"inspector", false, true, true},
+    {"panels", false, true, true},    {"app", false, true, true},
+    {"main", false, true, true},
+};
+
+// One sentence for each forbidden edge.
+std::vector<std::string> forbidden_edges(const Sources& sources) {
+  std::vector<std::string> sentences;
+  for (const auto& [path, text] : sources) {
+    if (path == "minitensor.hpp") {
+      for (const std::string& include : includes_of(text))
+        if (sources.count(include) != 0) sentences.push_back("minitensor.hpp includes " + include);
+      continue;
+    }
+    if (path.rfind("viewer/", 0) != 0) continue;
+    const std::string stem = fs::path(path).stem().string();
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.stem == stem; });
+    if (row == rows.end()) {
+      sentences.push_back(path + " has no row that says what it may know");
+      continue;
+    }
+    for (const std::string& include : reached_from(sources, path)) {
+      const bool allowed = (row->tensors || !is_tensor(include)) && (row->traces || !is_trace(include)) &&
+                           (row->window || !is_window(include)) &&
+                           (stem == "layout" || stem == "export" || !is_graphviz(include));
+      if (!allowed) sentences.push_back(path + " must not know " + include);
+    }
+  }
+  return sentences;
+}
+
+Sources the_sources() {
+  Sources sources;
+  const fs::path root = SOURCE_DIRECTORY;
+  sources["minitensor.hpp"] = shell::read_file(root / "minitensor.hpp");
+  for (const char* folder : {"viewer", "lessons"})
+    for (const auto& entry : fs::directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".hpp" && extension != ".cpp") continue;
+      sources[std::string(folder) + "/" + entry.path().filename().string()] = shell::read_file(entry.path());
+    }
+  return sources;
+}
+
+TEST_CASE("no file of the viewer knows more than its layer allows") {
+  CHECK(forbidden_edges(the_sources()) == std::vector<std::string>{});
+}
+
+TEST_CASE("a forbidden edge is found, also through another file") {
+  const Sources sources = {
+      {"minitensor.hpp", "#include <vector>\n#include \"viewer/trace.hpp\"\n"},
+      {"viewer/trace.hpp", "#include <map>\n"},
+      {"viewer/scene.hpp", "#include \"viewer/theme.hpp\"\n"},
+      {"viewer/theme.hpp", "#include <imgui.h>\n"},
+      {"viewer/timeline.cpp", "#include \"lessons/words.hpp\"\n"},
+      {"lessons/words.hpp", "#include \"minitensor.hpp\"\n"},
+      {"viewer/newcomer.cpp", ""},
+  };
+  const std::vector<std::string> expected = {
+      "minitensor.hpp includes viewer/trace.hpp",
+      "viewer/newcomer.cpp has no row that says what it may know",
+      "viewer/scene.hpp must not know imgui.h",
+      "viewer/timeline.cpp must not know minitensor.hpp",
+  };
+  CHECK(forbidden_edges(sources) == expected);
+}
+
+}  // namespace
