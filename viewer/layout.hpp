@@ -1,0 +1,101 @@
+// Where the boxes of an episode stand: Graphviz's dot, once per structure.
+//
+// A structure knows sizes and connections only: no ids, no values, no cursor. So all frames of an
+// episode have one layout, and stepping moves nothing. Lengths are in points; x grows to the right
+// and y downwards.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace viewer {
+
+struct Point {
+  double x = 0, y = 0;
+  bool operator==(const Point&) const = default;
+};
+struct Rect {
+  double x = 0, y = 0, width = 0, height = 0;  // x, y: the upper left corner
+  Point center() const { return {x + width / 2, y + height / 2}; }
+  bool contains(Point p) const {
+    return p.x >= x && p.y >= y && p.x <= x + width && p.y <= y + height;
+  }
+  bool operator==(const Rect&) const = default;
+};
+
+struct Structure {
+  struct Node {
+    double width = 0, height = 0;
+    bool round = false;  // an ellipse, else a box
+    int cluster = -1;    // the innermost one around it, or none
+    bool operator==(const Node&) const = default;
+  };
+  struct Edge {
+    int from = 0, to = 0;
+    bool operator==(const Edge&) const = default;
+  };
+  struct Cluster {
+    int parent = -1;  // comes before its children
+    double title_width = 0;
+    bool operator==(const Cluster&) const = default;
+  };
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  std::vector<Cluster> clusters;
+  bool operator==(const Structure&) const = default;
+  std::string key() const;  // equal for equal structures
+};
+
+struct Placement {
+  std::vector<Point> centers;  // of the nodes
+  std::vector<std::vector<Point>>
+      splines;  // of the edges: Bezier, 1 + 3n points from the tail's rim to the head's
+  std::vector<Rect> clusters;
+  double width = 0, height = 0;
+  bool by_graphviz = false;
+};
+
+bool have_graphviz();
+
+// Lays out now, in the calling thread. Never fails: where Graphviz is missing, a plain layered
+// layout is made.
+Placement place(const Structure&);
+
+// The dot text that `place` gives to Graphviz for one node, edge and cluster; export writes the
+// same, with more attributes.
+namespace dot {
+std::string head();  // "digraph { rankdir=LR ... "
+std::string node(const Structure&,
+                 std::size_t i);  // "shape=box fixedsize=true width=1.5 height=0.9"
+}  // namespace dot
+
+// Lays out on one worker thread and remembers what it has laid out.
+class Layouts {
+ public:
+  Layouts();
+  ~Layouts();
+  Layouts(const Layouts&) = delete;
+  Layouts& operator=(const Layouts&) = delete;
+  // The placement if it is known; else null, and the worker begins. Never waits. A newer request
+  // replaces one that has not begun.
+  std::shared_ptr<const Placement> request(const Structure&);
+
+ private:
+  void work();
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<std::string, std::shared_ptr<const Placement>> known_;
+  std::deque<std::string> order_;  // of `known_`, oldest first
+  std::shared_ptr<const Structure> wanted_;
+  bool stopping_ = false;
+  std::thread worker_;
+};
+
+}  // namespace viewer
