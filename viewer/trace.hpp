@@ -1,8 +1,10 @@
-// What a run leaves behind: plain, copied data, and nothing that knows a tensor, a window or Graphviz.
+// What a run leaves behind: plain, copied data, and nothing that knows a tensor, a window or
+// Graphviz.
 //
-// A trace is a list of events in the order in which they happened, plus three tables that events refer to: snapshots
-// of storages, the facts of the operations met, and the text of the source files named. Everything that the viewer
-// shows and everything that it exports is derived from (trace, cursor). Nothing else holds state about a run.
+// A trace is a list of events in the order in which they happened, plus three tables that events
+// refer to: snapshots of storages, the facts of the operations met, and the text of the source
+// files named. Everything that the viewer shows and everything that it exports is derived from
+// (trace, cursor). Nothing else holds state about a run.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +21,14 @@
 
 namespace viewer {
 
-// Tensors, storages, nodes and scopes are numbered by one counter of the program; a number is never used twice.
-// 0 means none.
+// Tensors, storages, nodes and scopes are numbered by one counter of the program; a number is never
+// used twice. 0 means none.
 using Id = std::uint64_t;
 
 enum class DType : std::uint8_t { float32, float64, int64, boolean };
 
-// A line of the user's source. `file` is the path as the compiler was given it; show only its last part.
+// A line of the user's source. `file` is the path as the compiler was given it; show only its last
+// part.
 struct Line {
   std::string file;
   int number = 0;  // 0: unknown
@@ -45,14 +48,14 @@ struct Seen {
   std::string name;  // given by named(); empty if none
 };
 
-// The elements of a storage at one version. Up to `kept_in_full` elements: all of them, as the program held them.
-// Beyond that: what a reader can use instead.
+// The elements of a storage at one version. Up to `kept_in_full` elements: all of them, as the
+// program held them. Beyond that: what a reader can use instead.
 struct Statistics {
   double min = 0, max = 0, mean = 0, std = 0;  // over the finite elements
   std::int64_t nan = 0, inf = 0;
   std::array<std::int64_t, 32> histogram{};  // 32 equal bins from min to max
   std::int64_t rows = 0, columns = 0;        // of the thumbnail, each at most 64
-  std::vector<float> thumbnail;              // rows * columns, row-major, of the tensor that was first seen
+  std::vector<float> thumbnail;  // rows * columns, row-major, of the tensor that was first seen
 };
 struct Snapshot {
   static constexpr std::int64_t kept_in_full = 4096;
@@ -67,11 +70,11 @@ struct Snapshot {
 
 // The facts of an operation, as the header states them (mt::Facts): one row an operation name.
 struct OpFacts {
-  std::string name;                      // "mul"
-  std::string symbol;                    // "×": what stands in the op's circle
-  std::string formula;                   // "a * b": y in the letters a b c (inputs) and n m dims (attributes)
+  std::string name;     // "mul"
+  std::string symbol;   // "×": what stands in the op's circle
+  std::string formula;  // "a * b": y in the letters a b c (inputs) and n m dims (attributes)
   std::vector<std::string> derivatives;  // one a slot: "dy * b"; empty if none exists
-  std::string attributes;                // the attributes' names, blank-separated: "n", "dim start stop step"
+  std::string attributes;  // the attributes' names, blank-separated: "n", "dim start stop step"
 };
 
 struct Attributes {  // the plain numbers written in the code
@@ -80,7 +83,8 @@ struct Attributes {  // the plain numbers written in the code
   bool operator==(const Attributes&) const = default;
 };
 
-// ---- Events ----------------------------------------------------------------------------------------------------
+// ---- Events
+// ----------------------------------------------------------------------------------------------------
 
 struct Made {
   Seen tensor;
@@ -143,7 +147,8 @@ struct Named {
 struct ScopeOpens {
   Id scope = 0;  // one number an opening
   std::string name;
-  bool composed = false;  // a composed op: drawn closed until opened; else a module or a user's scope, drawn open
+  bool composed = false;  // a composed op: drawn closed until opened; else a module or a user's
+                          // scope, drawn open
 };
 struct ScopeCloses {
   Id scope = 0;
@@ -169,8 +174,9 @@ struct Ended {
   std::string text;
 };
 
-using What = std::variant<Made, Op, Failed, PassBegins, PassEnds, Arrived, Hooked, Landed, Wrote, LetGo, Named,
-                          ScopeOpens, ScopeCloses, Said, Asked, Plotted, Printed, Ended>;
+using What =
+    std::variant<Made, Op, Failed, PassBegins, PassEnds, Arrived, Hooked, Landed, Wrote, LetGo,
+                 Named, ScopeOpens, ScopeCloses, Said, Asked, Plotted, Printed, Ended>;
 
 struct Event {
   What what;
@@ -178,10 +184,12 @@ struct Event {
   Id scope = 0;  // the innermost open scope
 };
 
-// ---- The trace -------------------------------------------------------------------------------------------------
+// ---- The trace
+// -------------------------------------------------------------------------------------------------
 
-// A list that grows at its end only. A copy shares every full chunk with the original and copies the pointers of at
-// most one: publishing a list of a million elements to another thread costs about a thousand pointers, not a million.
+// A list that grows at its end. A copy shares every full chunk with the original and copies
+// the pointers of at most one: publishing a list of a million elements to another thread costs
+// about a thousand pointers, not a million.
 template <class T>
 class Growing {
  public:
@@ -200,6 +208,20 @@ class Growing {
     if (last_.size() < chunk_size) return;
     full_.push_back(std::make_shared<const Chunk>(std::move(last_)));
     last_.clear();
+  }
+  // The elements from `begin` up to `end` become null pointers; all others keep their places.
+  void forget(std::size_t begin, std::size_t end) {
+    for (std::size_t chunk = begin / chunk_size; chunk * chunk_size < end; ++chunk) {
+      std::size_t first = chunk * chunk_size;
+      bool full = chunk < full_.size();
+      Chunk changed = full ? *full_[chunk] : std::move(last_);  // other lists may share a full one
+      for (std::size_t i = std::max(begin, first); i < std::min(end, first + chunk_size); ++i)
+        changed.at(i - first) = nullptr;
+      if (full)
+        full_[chunk] = std::make_shared<const Chunk>(std::move(changed));
+      else
+        last_ = std::move(changed);
+    }
   }
 
   struct Iterator {  // enough for a range-based for
@@ -224,8 +246,9 @@ struct SnapshotKey {
   auto operator<=>(const SnapshotKey&) const = default;
 };
 
-// The snapshots by their key; the first one of a key stays. Kept as sorted runs, each more than twice as long as the
-// next: a look-up is a binary search in each of the few runs, and a copy shares them all.
+// The snapshots by their key; the first one of a key stays. Kept as sorted runs, each more than
+// twice as long as the next: a look-up is a binary search in each of the few runs, and a copy
+// shares them all.
 class Snapshots {
  public:
   void insert(std::shared_ptr<const Snapshot> snapshot) {
@@ -234,7 +257,8 @@ class Snapshots {
     while (!runs_.empty() && runs_.back()->size() <= 2 * last.size()) {
       Run merged;
       merged.reserve(runs_.back()->size() + last.size());
-      std::merge(runs_.back()->begin(), runs_.back()->end(), last.begin(), last.end(), std::back_inserter(merged),
+      std::merge(runs_.back()->begin(), runs_.back()->end(), last.begin(), last.end(),
+                 std::back_inserter(merged),
                  [](const auto& a, const auto& b) { return key(*a) < key(*b); });
       last = std::move(merged);
       runs_.pop_back();
@@ -243,8 +267,9 @@ class Snapshots {
   }
   const Snapshot* find(SnapshotKey wanted) const {
     for (const auto& run : runs_) {
-      auto found = std::lower_bound(run->begin(), run->end(), wanted,
-                                    [](const auto& one, const SnapshotKey& k) { return key(*one) < k; });
+      auto found =
+          std::lower_bound(run->begin(), run->end(), wanted,
+                           [](const auto& one, const SnapshotKey& k) { return key(*one) < k; });
       if (found != run->end() && key(**found) == wanted) return found->get();
     }
     return nullptr;
@@ -253,6 +278,17 @@ class Snapshots {
     std::size_t count = 0;
     for (const auto& run : runs_) count += run->size();
     return count;
+  }
+  template <class Predicate>
+  void erase_if(Predicate unwanted) {
+    std::vector<std::shared_ptr<const Run>> all;
+    all.swap(runs_);
+    for (const auto& run : all) {
+      Run kept;
+      for (const auto& snapshot : *run)
+        if (!unwanted(*snapshot)) kept.push_back(snapshot);
+      if (!kept.empty()) runs_.push_back(std::make_shared<const Run>(std::move(kept)));
+    }
   }
   template <class Visit>
   void for_each(Visit visit) const {  // in no particular order
@@ -266,23 +302,28 @@ class Snapshots {
   std::vector<std::shared_ptr<const Run>> runs_;
 };
 
-// Grows at its end only. Events and snapshots are immutable once added, and a copy shares them: it is cheap enough to
-// be published to another thread thirty times a second.
+// Grows at its end only. Events and snapshots are immutable once added, and a copy shares them: it
+// is cheap enough to be published to another thread thirty times a second.
 struct Trace {
-  Growing<Event> events;  // elements are std::shared_ptr<const Event>
+  Growing<Event> events;  // elements are std::shared_ptr<const Event>; null: not kept
   Snapshots snapshots;
   std::map<std::string, OpFacts> facts;
   std::map<std::string, std::string> sources;  // path -> text
 
-  const Snapshot* find(const Seen& seen) const { return snapshots.find({seen.storage, seen.version}); }
+  const Snapshot* find(const Seen& seen) const {
+    return snapshots.find({seen.storage, seen.version});
+  }
 };
 
-// ---- The stream: the same bytes cross the pipe and stand in a trace file ---------------------------------------------
+// ---- The stream: the same bytes cross the pipe and stand in a trace file
+// ---------------------------------------------
 
-using Record = std::variant<Event, Snapshot, OpFacts, std::pair<std::string, std::string> /* source: path, text */>;
+using Record = std::variant<Event, Snapshot, OpFacts,
+                            std::pair<std::string, std::string> /* source: path, text */>;
 
-std::string encode(const Record&);                // throws nothing; the bytes of one record, without framing
-Record decode(const char* bytes, std::size_t n);  // throws std::runtime_error with one sentence on malformed bytes
+std::string encode(const Record&);  // throws nothing; the bytes of one record, without framing
+Record decode(const char* bytes,
+              std::size_t n);  // throws std::runtime_error with one sentence on malformed bytes
 void add(Trace&, Record&&);
 
 }  // namespace viewer
