@@ -1,14 +1,15 @@
 // A run: a program in a process of its own, and the trace that it leaves.
 //
-//   auto run = Process::start({.arguments = {"minitensor", "play", "05"}});   or
-//   auto run = Process::start(compiled("prog.cpp", tools));                   a student's file, compiled first
+//   auto run = Process::start({.arguments = {"minitensor", "play", "05"}});   // a program
+//   auto run = Process::start(compiled("prog.cpp", tools));   // a student's file, compiled first
 //   ...
-//   std::shared_ptr<const Trace> trace = run->latest();                       once a frame; never waits
+//   std::shared_ptr<const Trace> trace = run->latest();       // once a frame; never waits
 //
-// Everything slow happens on the run's own thread: it compiles, starts the program, reads its pipe and publishes the
-// trace by swapping one pointer. Once the program has ended, the trace's last event is Ended and says how; that is so
-// however it ended, also when it did not compile or could not be started. A run leaves no process behind: when the
-// program ends, is stopped, or this object goes, its whole process group goes.
+// Everything slow happens on the run's own thread: it compiles, starts the program, reads its pipe
+// and publishes the trace by swapping one pointer. Once the program has ended, the trace's last
+// event is Ended and says how; that is so however it ended, also when it did not compile or could
+// not be started. A run leaves no process behind: when the program ends, is stopped, or this object
+// goes, its whole process group goes.
 #pragma once
 
 #include <chrono>
@@ -24,28 +25,32 @@ namespace viewer {
 // What to run. `arguments[0]` is the program, looked for in PATH if it has no slash.
 struct Command {
   std::vector<std::string> arguments;
-  std::vector<std::string> compiler = {};  // if not empty: the arguments of the compiler, run first
-  std::string compiled_file = {};          // then: the student's file, for the words about it
-  std::string folder = {};                 // then: made for the compiler, removed with the run
+  // If not empty, this runs first, and the program that it makes then takes the place of
+  // arguments[0]: the compiler and all its arguments but "-o PROGRAM".
+  std::vector<std::string> compiler = {};
+  std::string compiled_file = {};  // what the compiler compiles, for the words about it
 };
 
-// Where the compiler and our side of a watched program are.
+// Where the compiler and our side of a watched program are. The library is built from
+// viewer/recorder.cpp and viewer/trace.cpp, without sanitizers; where it is missing or older than
+// what it is made from, those are compiled along, which takes a few seconds more.
 struct Tools {
   std::string compiler = "c++";
-  std::string repository;       // holds minitensor.hpp and viewer/attach.hpp
-  std::string attach_library;   // built from viewer/recorder.cpp and trace.cpp; used if newer than they and the header,
-                                // else they are compiled along (a few seconds more)
+  std::string repository;  // the folder of minitensor.hpp and viewer/
+  std::string attach_library = {};
 };
 
-// A student's own program: `file` compiled unchanged with -std=c++20 -g -O1 and watched, then run with `arguments`.
-// `flags` go to the compiler behind ours. Reads and makes no file yet, except a folder for the program.
-Command compiled(const std::string& file, const Tools& tools, const std::vector<std::string>& flags = {},
+// A student's own program: `file`, compiled unchanged with -std=c++20 -g -O1 and watched, then run
+// with `arguments`. `flags` go to the compiler behind ours.
+Command compiled(const std::string& file, const Tools& tools,
+                 const std::vector<std::string>& flags = {},
                  const std::vector<std::string>& arguments = {});
 
 struct RunOptions {
-  bool echo = false;                   // pass what the program prints on to our own standard output
-  std::int64_t budget = 256 << 20;     // bytes of snapshots in full; beyond that only statistics
-  std::function<void()> changed = {};  // called on the run's thread after each publication, at most 30 times a second
+  bool echo = false;                // pass what the program prints on to our own standard output
+  std::int64_t budget = 256 << 20;  // bytes of snapshots in full; beyond that only statistics
+  // Called on the run's thread after each publication, at most about 30 times a second.
+  std::function<void()> changed = {};
 };
 
 class Process {
@@ -59,11 +64,18 @@ class Process {
   Stage stage() const;
   bool running() const { return stage() != Stage::ended; }
 
-  // What is known so far. Never null, and never waits for the program. Once stage() is ended it is complete.
+  // What is known so far. Never null, and never waits for the program. Once stage() is ended it is
+  // complete.
   std::shared_ptr<const Trace> latest() const;
 
-  // Kills the program and all that it started. Returns at once; the trace then ends with `stopped`.
+  // Kills the program and all that it started, and returns at once. The trace then ends `stopped`.
   void stop();
+
+  // The episode that the reader stands in: the run keeps it in full whatever the schedule says.
+  void stand_in(int episode);
+
+  // Whether the snapshots have used up the budget, and new ones are statistics only.
+  bool statistics_only() const;
 
   // Returns when the run has ended, or when the time is over: then false.
   bool wait(std::chrono::milliseconds most = std::chrono::hours(24 * 365));
@@ -74,8 +86,8 @@ class Process {
   std::unique_ptr<Run> run_;
 };
 
-// How a run ended, as one sentence fit for a status line: "finished", "exited with code 3", "crashed: SIGSEGV",
-// "threw mt::Error: ...", "stopped", "prog.cpp does not compile".
+// How a run ended, in words for a status line: "finished", "exited with code 3", "stopped",
+// "crashed: SIGSEGV, ...", "threw minitensor::Error: ...", "prog.cpp does not compile".
 std::string words(const Ended& ended);
 
 }  // namespace viewer

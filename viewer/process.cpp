@@ -1,0 +1,577 @@
+#include "viewer/process.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <system_error>
+#include <thread>
+
+#include "viewer/frames.hpp"
+#include "viewer/timeline.hpp"
+
+extern char** environ;
+
+namespace viewer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds between_publications{33};
+constexpr milliseconds between_looks{
+    50};  // at whether the program has ended, while its pipe stays open
+constexpr std::size_t most_printed = 16 << 20;  // bytes of text that a trace keeps
+
+// ---- Descriptors
+// ------------------------------------------------------------------------------------------------
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+  int get() const { return number_; }
+  void close() {
+    if (number_ >= 0) ::close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_;
+};
+
+// Held while descriptors are made that no child may inherit, and while a child is forked: with both
+// under one lock no run can hold another run's pipe open.
+std::mutex spawning;
+
+struct Pipe {
+  Descriptor reads, writes;
+};
+
+// The same file under a number above 2, and closed in whatever is executed.
+Descriptor private_copy(Descriptor original) {
+  Descriptor copy(fcntl(original.get(), F_DUPFD_CLOEXEC, 3));
+  if (copy.get() < 0) throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+  return copy;
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe(ends) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+  Descriptor reads(ends[0]), writes(ends[1]);
+  return {private_copy(std::move(reads)), private_copy(std::move(writes))};
+}
+
+ssize_t read_some(int descriptor, char* bytes, std::size_t most) {
+  ssize_t n;
+  do n = read(descriptor, bytes, most);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+// ---- Starting a program
+// -------------------------------------------------------------------------------------------
+
+struct Child {
+  pid_t id = 0;
+  Descriptor output;  // reads what it writes to its stdout and stderr
+};
+
+std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable; ++variable)
+    if (!std::string_view(*variable).starts_with("MINITENSOR_WATCH="))
+      variables.push_back(*variable);
+  // The first of two of the same name counts.
+  variables.insert(variables.begin(), additions.begin(), additions.end());
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// Runs in the child, where between fork and exec only plain system calls are safe.
+[[noreturn]] void become(char** arguments, char** variables, int input, int output, int failed) {
+  setpgid(0, 0);
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left to look at it
+#endif
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  dup2(input, 0);
+  dup2(output, 1);
+  dup2(output, 2);
+  environ = variables;
+  execvp(arguments[0], arguments);
+  int error = errno;
+  [[maybe_unused]] ssize_t told = write(failed, &error, sizeof error);
+  _exit(127);
+}
+
+// Starts `arguments` in a process group of its own, with nothing to read and one pipe for all that
+// it writes.
+Child spawn(std::vector<std::string> arguments, const std::vector<std::string>& additions) {
+  std::vector<std::string> variables = environment_with(additions);
+  std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
+  std::unique_lock lock(spawning);
+  Descriptor nothing = private_copy(Descriptor(open("/dev/null", O_RDONLY)));
+  Pipe output = make_pipe(), failed = make_pipe();
+#ifdef F_SETPIPE_SZ
+  fcntl(output.writes.get(), F_SETPIPE_SZ, 1 << 20);  // the program waits for us less often
+#endif
+  pid_t id = fork();
+  if (id < 0) throw std::system_error(errno, std::generic_category(), "cannot start a process");
+  if (id == 0)
+    become(argv.data(), envp.data(), nothing.get(), output.writes.get(), failed.writes.get());
+  setpgid(id, id);  // here as well: whoever comes first
+  lock.unlock();
+  output.writes.close();
+  failed.writes.close();
+  int error = 0;
+  if (read_some(failed.reads.get(), reinterpret_cast<char*>(&error), sizeof error) > 0) {
+    waitpid(id, nullptr, 0);
+    throw std::system_error(error, std::generic_category(), "cannot run " + arguments[0]);
+  }
+  return {id, std::move(output.reads)};
+}
+
+// A child that is not waited for yet, and all that it started.
+void kill_all(pid_t id) {
+  kill(-id, SIGKILL);
+  kill(id, SIGKILL);  // it may have left its group
+}
+
+// How a child ended, if it has: it stays a zombie, so that its number and its group's stay its own.
+std::optional<siginfo_t> ended(pid_t id, int options) {
+  siginfo_t info{};
+  int result;
+  do result = waitid(P_PID, static_cast<id_t>(id), &info, WEXITED | WNOWAIT | options);
+  while (result != 0 && errno == EINTR);
+  if (result != 0 || info.si_pid == 0) return std::nullopt;
+  return info;
+}
+
+// ---- How it ended
+// -------------------------------------------------------------------------------------------------
+
+std::string signal_words(int number) {
+  switch (number) {
+    case SIGSEGV:
+      return "SIGSEGV, it used memory that is not its own";
+    case SIGBUS:
+      return "SIGBUS, it used memory that is not there";
+    case SIGFPE:
+      return "SIGFPE, it divided an integer by zero";
+    case SIGILL:
+      return "SIGILL, it ran into an instruction that does not exist";
+    case SIGABRT:
+      return "SIGABRT, it called abort()";
+    case SIGTRAP:
+      return "SIGTRAP";
+    case SIGKILL:
+      return "SIGKILL, it was killed, perhaps for want of memory";
+    case SIGTERM:
+      return "SIGTERM, it was asked to end";
+    case SIGINT:
+      return "SIGINT, it was interrupted";
+    case SIGPIPE:
+      return "SIGPIPE, it wrote where nobody reads";
+    default:
+      return "signal " + std::to_string(number);
+  }
+}
+
+Ended how_it_ended(const siginfo_t& info, const std::optional<Ended>& told, bool stopped) {
+  int number = info.si_status;
+  if (info.si_code == CLD_EXITED) {
+    if (number == 0) return {Ended::How::finished, 0, ""};
+    return {Ended::How::exit_code, number, "exited with code " + std::to_string(number)};
+  }
+  if (stopped && number == SIGKILL) return {Ended::How::stopped, 0, ""};
+  if (told && number == SIGABRT) return *told;
+  return {Ended::How::signal, number, signal_words(number)};
+}
+
+// A folder that is there as long as the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder()
+      : path_((std::filesystem::temp_directory_path() / "minitensor-XXXXXX").string()) {
+    if (!mkdtemp(path_.data()))
+      throw std::system_error(errno, std::generic_category(), "cannot make " + path_);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Token random_token() {
+  std::random_device random;
+  Token token;
+  for (char& c : token) c = static_cast<char>(random());
+  return token;
+}
+
+std::string last_part(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+}  // namespace
+
+// ---- A run
+// --------------------------------------------------------------------------------------------------------
+
+struct Process::Run {
+  Run(Command what, RunOptions how)
+      : command(std::move(what)),
+        options(std::move(how)),
+        keeper(static_cast<std::size_t>(options.budget)) {}
+
+  void all();  // the thread
+  std::optional<Ended> compile();
+  Ended run_program();
+  std::optional<siginfo_t> follow(Child child);
+  void adopt(pid_t id);
+  void take(std::string_view bytes);
+  void take_message(std::string_view message);
+  void print(std::string_view piece);
+  void tell(Record record);
+  void tell_text();
+  void publish(bool now);
+  bool asked_to_stop() const {
+    std::lock_guard lock(mutex);
+    return stop_asked;
+  }
+
+  Command command;
+  const RunOptions options;
+
+  // The thread's own.
+  Trace trace;
+  Keeper keeper;
+  std::optional<FrameReader> frames;  // none while compiling: all is text
+  std::optional<Ended> told;          // what the program itself said about its end
+  std::optional<TemporaryFolder> folder;
+  std::string text;         // printed, and not yet an event: many short pieces make one
+  std::size_t printed = 0;  // bytes, of the whole run
+  bool news = false;
+  bool complained = false;
+  Clock::time_point published_at{};
+
+  // Shared.
+  mutable std::mutex mutex;  // held for a few instructions only
+  std::condition_variable over;
+  std::shared_ptr<const Trace> published = std::make_shared<Trace>();
+  Stage stage = Stage::running;
+  pid_t child = 0;  // 0: none that may be killed
+  bool stop_asked = false;
+
+  std::thread thread;
+};
+
+void Process::Run::all() {
+  Ended how;
+  try {
+    std::optional<Ended> failed;
+    if (!command.compiler.empty()) failed = compile();
+    how = failed ? *failed : run_program();
+  } catch (const std::exception& error) {
+    how = {Ended::How::exit_code, 127, error.what()};
+  }
+  tell(Event{how, {}, 0});
+  publish(true);
+  {
+    std::lock_guard lock(mutex);
+    stage = Stage::ended;
+  }
+  over.notify_all();
+  if (options.changed) options.changed();
+}
+
+// Nothing, if the program is there afterwards.
+std::optional<Ended> Process::Run::compile() {
+  folder.emplace();
+  std::string program =
+      folder->path() + "/" + std::filesystem::path(command.compiled_file).stem().string();
+  command.compiler.insert(command.compiler.end(), {"-o", program});
+  command.arguments[0] = program;
+  std::optional<siginfo_t> info = follow(spawn(command.compiler, {}));
+  if (asked_to_stop()) return Ended{Ended::How::stopped, 0, ""};
+  if (info && info->si_code == CLD_EXITED && info->si_status == 0) return std::nullopt;
+  int code = info && info->si_code == CLD_EXITED ? info->si_status : 1;
+  return Ended{Ended::How::exit_code, code, last_part(command.compiled_file) + " does not compile"};
+}
+
+Ended Process::Run::run_program() {
+  {
+    std::lock_guard lock(mutex);
+    if (stop_asked) return {Ended::How::stopped, 0, ""};
+    stage = Stage::running;
+  }
+  Token token = random_token();
+  frames.emplace(token);
+  std::optional<siginfo_t> info =
+      follow(spawn(command.arguments, {"MINITENSOR_WATCH=" + hex(token),
+                                       "MINITENSOR_BUDGET=" + std::to_string(options.budget)}));
+  frames->finish([this](std::string_view piece) { print(piece); });
+  if (!info) return {Ended::How::exit_code, 127, "nobody knows how it ended"};
+  return how_it_ended(*info, told, asked_to_stop());
+}
+
+// Reads a child's output until it has ended, then puts an end to all that it started, and says how
+// it ended. A child may close its output and go on, and what it started may hold the pipe open when
+// it is gone: neither is waited for in the wrong place.
+std::optional<siginfo_t> Process::Run::follow(Child new_child) {
+  const Child child_here = std::move(new_child);
+  const int output = child_here.output.get();
+  adopt(child_here.id);
+  std::vector<char> buffer(1 << 18);
+  std::optional<siginfo_t> info;
+  bool open = true;
+  Clock::time_point look_at = Clock::now() + between_looks;
+  while (open && !info) {
+    pollfd readable{output, POLLIN, 0};
+    poll(&readable, 1, static_cast<int>((news ? between_publications : between_looks).count()));
+    if (readable.revents) {
+      ssize_t n = read_some(output, buffer.data(), buffer.size());
+      open = n > 0;
+      if (open) take({buffer.data(), static_cast<std::size_t>(n)});
+    }
+    publish(false);
+    if (Clock::now() < look_at) continue;
+    info = ended(child_here.id, WNOHANG);
+    look_at = Clock::now() + between_looks;
+  }
+  if (!info) {
+    publish(true);
+    info = ended(child_here.id, 0);
+  }
+  {
+    std::lock_guard lock(mutex);
+    child = 0;  // from here on its number may be given to another process
+  }
+  kill_all(child_here.id);
+  if (open) {  // what was written and not yet read; nobody is left to write more
+    fcntl(output, F_SETFL, O_NONBLOCK);
+    for (ssize_t n, left = 4 << 20; left > 0; left -= n) {
+      n = read_some(output, buffer.data(), buffer.size());
+      if (n <= 0) break;
+      take({buffer.data(), static_cast<std::size_t>(n)});
+    }
+  }
+  waitpid(child_here.id, nullptr, 0);
+  return info;
+}
+
+void Process::Run::adopt(pid_t id) {
+  std::lock_guard lock(mutex);
+  child = id;
+  if (stop_asked) kill_all(id);
+}
+
+void Process::Run::take(std::string_view bytes) {
+  if (!frames) return print(bytes);
+  frames->feed(
+      bytes, [this](std::string_view piece) { print(piece); },
+      [this](std::string_view message) { take_message(message); });
+}
+
+// A program can write what it likes, so a record may be anything.
+void Process::Run::take_message(std::string_view message) {
+  try {
+    bool whole = unpack(message, [this](std::string_view bytes) {
+      Record record = decode(bytes.data(), bytes.size());
+      auto* event = std::get_if<Event>(&record);
+      if (event && std::holds_alternative<Ended>(event->what)) {
+        told = std::get<Ended>(event->what);  // it comes last, when the system says that it is so
+      } else {
+        tell(std::move(record));
+      }
+    });
+    if (!whole) throw std::runtime_error("a message is not a list of records");
+  } catch (const std::exception& error) {
+    if (!std::exchange(complained, true))
+      print("[what the program sent about itself cannot be read: " + std::string(error.what()) +
+            "]\n");
+  }
+}
+
+void Process::Run::print(std::string_view piece) {
+  if (options.echo)
+    for (std::string_view rest = piece; !rest.empty();) {
+      ssize_t n = write(STDOUT_FILENO, rest.data(), rest.size());
+      if (n < 0 && errno != EINTR) break;
+      if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+    }
+  if (printed > most_printed) return;
+  printed += piece.size();
+  text += piece;
+  if (printed > most_printed) text += "\n[it prints on; no more of it is kept]\n";
+  news = true;
+}
+
+void Process::Run::tell(Record record) {
+  tell_text();
+  keeper.add(trace, std::move(record));
+  news = true;
+}
+
+void Process::Run::tell_text() {
+  if (text.empty()) return;
+  keeper.add(trace, Event{Printed{std::exchange(text, {})}, {}, 0});
+}
+
+void Process::Run::publish(bool now) {
+  Clock::time_point time = Clock::now();
+  if (!news || (!now && time - published_at < between_publications)) return;
+  tell_text();
+  std::shared_ptr<const Trace> fresh = std::make_shared<Trace>(trace);
+  {
+    std::lock_guard lock(mutex);
+    published.swap(fresh);
+  }
+  news = false;
+  published_at = time;
+  if (options.changed) options.changed();
+}
+
+// ---- The interface
+// ------------------------------------------------------------------------------------------------
+
+Process::Process(std::unique_ptr<Run> run) : run_(std::move(run)) {}
+
+std::unique_ptr<Process> Process::start(Command command, RunOptions options) {
+  if (command.arguments.empty()) command.arguments.emplace_back();
+  std::unique_ptr<Process> process(
+      new Process(std::make_unique<Run>(std::move(command), std::move(options))));
+  Run* run = process->run_.get();
+  if (!run->command.compiler.empty()) run->stage = Stage::compiling;
+  run->thread = std::thread([run] { run->all(); });
+  return process;
+}
+
+Process::~Process() {
+  stop();
+  run_->thread.join();
+}
+
+Process::Stage Process::stage() const {
+  std::lock_guard lock(run_->mutex);
+  return run_->stage;
+}
+
+std::shared_ptr<const Trace> Process::latest() const {
+  std::lock_guard lock(run_->mutex);
+  return run_->published;
+}
+
+void Process::stop() {
+  std::lock_guard lock(run_->mutex);
+  run_->stop_asked = true;
+  if (run_->child > 0) kill_all(run_->child);
+}
+
+void Process::stand_in(int episode) { run_->keeper.stand_in(episode); }
+
+bool Process::statistics_only() const { return run_->keeper.statistics_only(); }
+
+bool Process::wait(milliseconds most) {
+  std::unique_lock lock(run_->mutex);
+  return run_->over.wait_for(lock, most, [this] { return run_->stage == Stage::ended; });
+}
+
+Command compiled(const std::string& file, const Tools& tools, const std::vector<std::string>& flags,
+                 const std::vector<std::string>& arguments) {
+  namespace fs = std::filesystem;
+  const fs::path repository(tools.repository), source(file);
+  const std::vector<fs::path> ours{repository / "viewer/recorder.cpp",
+                                   repository / "viewer/trace.cpp"};
+  const std::vector<fs::path> read{ours[0],
+                                   ours[1],
+                                   repository / "minitensor.hpp",
+                                   repository / "viewer/recorder.hpp",
+                                   repository / "viewer/frames.hpp",
+                                   repository / "viewer/trace.hpp"};
+  std::error_code none;
+  auto time = [&none](const fs::path& path) { return fs::last_write_time(path, none); };
+  bool fresh = fs::exists(tools.attach_library, none);
+  for (const fs::path& path : read) fresh = fresh && time(path) <= time(tools.attach_library);
+  // A header of its own beside the student's file is what the file includes; then ours must be
+  // built with that as well.
+  fs::path folder = source.has_parent_path() ? source.parent_path() : fs::path(".");
+  fs::path own_header = folder / "minitensor.hpp";
+  if (fs::exists(own_header, none) &&
+      !fs::equivalent(own_header, repository / "minitensor.hpp", none))
+    fresh = false;
+
+  Command command;
+  command.compiled_file = file;
+  command.compiler = {tools.compiler, "-std=c++20",           "-g",
+                      "-O1",          "-I" + folder.string(), "-I" + tools.repository};
+  command.compiler.insert(command.compiler.end(),
+                          {"-include", (repository / "viewer/attach.hpp").string(),
+                           source.has_parent_path() ? file : "./" + file});
+  if (fresh) {
+    command.compiler.push_back(tools.attach_library);
+  } else {
+    for (const fs::path& path : ours) command.compiler.push_back(path.string());
+  }
+  command.compiler.insert(command.compiler.end(), flags.begin(), flags.end());
+  command.arguments = {file};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+std::string words(const Ended& ended) {
+  switch (ended.how) {
+    case Ended::How::finished:
+      return "finished";
+    case Ended::How::threw:
+      return "threw " + ended.text;
+    case Ended::How::stopped:
+      return "stopped";
+    case Ended::How::exit_code:
+      return ended.text;
+    case Ended::How::signal:
+      return "crashed: " + ended.text;
+  }
+  return "";
+}
+
+}  // namespace viewer
