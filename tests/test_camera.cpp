@@ -8,11 +8,11 @@ using Catch::Approx;
 
 #include "viewer/camera.hpp"
 
-using viewer::Area;
 using viewer::Camera;
-using viewer::Spot;
+using viewer::Point;
+using viewer::Rect;
 
-static void check_same(Spot a, Spot b) {
+static void check_same(Point a, Point b) {
   CHECK(a.x == Approx(b.x).margin(1e-9));
   CHECK(a.y == Approx(b.y).margin(1e-9));
 }
@@ -28,7 +28,7 @@ TEST_CASE("to_world undoes to_screen after any pan and zoom") {
 TEST_CASE("a pan moves every point by the same pixels, whatever the zoom is") {
   Camera camera;
   camera.zoom_about({0, 0}, 3);
-  const Spot before = camera.to_screen({5, 6});
+  const Point before = camera.to_screen({5, 6});
   camera.pan({10, -20});
   check_same(camera.to_screen({5, 6}), {before.x + 10, before.y - 20});
 }
@@ -36,8 +36,8 @@ TEST_CASE("a pan moves every point by the same pixels, whatever the zoom is") {
 TEST_CASE("zooming keeps what is under the pointer under it, also at the limits") {
   Camera camera;
   camera.pan({31, 12});
-  const Spot pointer{640, 333};
-  const Spot held = camera.to_world(pointer);
+  const Point pointer{640, 333};
+  const Point held = camera.to_world(pointer);
   for (double factor : {1.1, 2.0, 0.3, 1e9, 1e-12}) {
     camera.zoom_about(pointer, factor);
     check_same(camera.to_world(pointer), held);
@@ -55,8 +55,8 @@ TEST_CASE("zooming in and out by the same factor comes back to the same picture"
 
 TEST_CASE("fit shows the whole graph in the middle, with the margin asked for") {
   Camera camera;
-  const Area screen{300, 44, 1046, 622};
-  camera.fit({-100, -50, 1900, 450}, screen, 16, 5);
+  const Rect screen{300, 44, 746, 578};
+  camera.fit({-100, -50, 2000, 500}, screen, 16, 5);
   check_same(camera.to_screen({900, 200}), {673, 333});
   CHECK(camera.to_screen({-100, 0}).x == Approx(316));
   CHECK(camera.to_screen({1900, 0}).x == Approx(1030));
@@ -81,10 +81,10 @@ TEST_CASE("fit leaves the camera alone when the window is minimised or the graph
 
 TEST_CASE("reveal moves only as far as a box outside the window asks") {
   Camera camera;
-  camera.reveal({10, 10, 20, 20}, {0, 0, 100, 100}, 5);
+  camera.reveal({10, 10, 10, 10}, {0, 0, 100, 100}, 5);
   check_same(camera.to_screen({0, 0}), {0, 0});
-  camera.reveal({150, 10, 160, 20}, {0, 0, 100, 100}, 5);
+  camera.reveal({150, 10, 10, 10}, {0, 0, 100, 100}, 5);
   check_same(camera.to_screen({160, 10}), {95, 10});
-  camera.reveal({-500, -500, 500, 500}, {0, 0, 100, 100}, 5);
+  camera.reveal({-500, -500, 1000, 1000}, {0, 0, 100, 100}, 5);
   check_same(camera.to_screen({-500, -500}), {5, 5});
 }
