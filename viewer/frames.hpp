@@ -166,6 +166,8 @@ class FrameReader {
     buffer_.erase(0, buffer_.size() - rest.size());
   }
 
+  std::size_t waiting_messages() const { return pending_.size(); }
+
   // The pipe is at its end: what waited to become a token was text. A frame that was cut off is
   // dropped.
   template <class OnText>
