@@ -1,4 +1,5 @@
-// What tests of whole programs need: a folder that goes away, files as text, and a command line's outcome.
+// What tests of whole programs need: a folder that goes away, files as text, and a command line's
+// outcome.
 #pragma once
 
 #include <stdlib.h>
@@ -50,8 +51,8 @@ class TemporaryFolder {
 struct Outcome {
   int exit_code = 0;  // 128 + signal, as a shell counts
   std::string out, err;
-  double seconds = 0;          // of processor time, all processes of the line together
-  double peak_megabytes = 0;   // of the largest of them
+  double seconds = 0;         // of processor time, all processes of the line together
+  double peak_megabytes = 0;  // of the largest of them
 };
 
 // Runs a line of shell with an empty standard input.

@@ -28,8 +28,8 @@ const char* const what_it_prints = "tensor([[2., 4.],\n        [6., 8.]])\n";
 // From a folder that is not ours, with -I to where the header is.
 shell::Outcome compile(const shell::TemporaryFolder& folder, const std::string& compiler,
                        const std::string& files_and_flags) {
-  return shell::run("cd '" + folder.path().string() + "' && " + compiler + " -std=c++20 -I'" SOURCE_DIRECTORY "' " +
-                    files_and_flags);
+  return shell::run("cd '" + folder.path().string() + "' && " + compiler +
+                    " -std=c++20 -I'" SOURCE_DIRECTORY "' " + files_and_flags);
 }
 
 bool is_there(const std::string& compiler) {
@@ -42,7 +42,8 @@ void check_program_under(const std::string& compiler) {
   if (!is_there(compiler)) return;
   shell::TemporaryFolder folder;
   shell::write_file(folder / "prog.cpp", program);
-  const auto compiled = compile(folder, compiler, "-Wall -Wextra -Wshadow -Wconversion prog.cpp -o prog");
+  const auto compiled =
+      compile(folder, compiler, "-Wall -Wextra -Wshadow -Wconversion prog.cpp -o prog");
   CHECK(compiled.err == "");
   REQUIRE(compiled.exit_code == 0);
   const auto ran = shell::run((folder / "prog").string());
@@ -50,14 +51,19 @@ void check_program_under(const std::string& compiler) {
   CHECK(ran.out == what_it_prints);
 }
 
-TEST_CASE("g++ compiles a program with the header alone, without a warning") { check_program_under("g++"); }
+TEST_CASE("g++ compiles a program with the header alone, without a warning") {
+  check_program_under("g++");
+}
 
-TEST_CASE("clang++ compiles a program with the header alone, without a warning") { check_program_under("clang++"); }
+TEST_CASE("clang++ compiles a program with the header alone, without a warning") {
+  check_program_under("clang++");
+}
 
 TEST_CASE("two files of one program can both include the header") {
   shell::TemporaryFolder folder;
-  shell::write_file(folder / "one.cpp",
-                    "#include \"minitensor.hpp\"\nmt::Tensor twice(const mt::Tensor& x) { return x + x; }\n");
+  shell::write_file(
+      folder / "one.cpp",
+      "#include \"minitensor.hpp\"\nmt::Tensor twice(const mt::Tensor& x) { return x + x; }\n");
   shell::write_file(folder / "two.cpp",
                     "#include \"minitensor.hpp\"\nmt::Tensor twice(const mt::Tensor&);\n"
                     "int main() { std::cout << twice(mt::tensor(2.0)).item() << '\\n'; }\n");
@@ -73,7 +79,8 @@ TEST_CASE("a small program costs at most 4 s and 400 MB to compile with g++ -O2"
   shell::write_file(folder / "prog.cpp", program);
   const auto compiled = compile(folder, "g++", "-O2 -c prog.cpp");
   REQUIRE(compiled.exit_code == 0);
-  std::cout << "compiled in " << compiled.seconds << " s with " << compiled.peak_megabytes << " MB\n";
+  std::cout << "compiled in " << compiled.seconds << " s with " << compiled.peak_megabytes
+            << " MB\n";
   CHECK(compiled.seconds < 4);
   CHECK(compiled.peak_megabytes < 400);
 }

@@ -1,5 +1,5 @@
-// Who may know whom (the map is in README.md, "How it is built"), and the order of the one header: tests that read the
-// sources as text.
+// Who may know whom (the map is in README.md, "How it is built"), and the order of the one header:
+// tests that read the sources as text.
 #if __has_include(<catch2/catch.hpp>)
 #include <catch2/catch.hpp>
 #else
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ---- Includes --------------------------------------------------------------------------------------------------
+// ---- Includes -----------------------------------------------------------------------------------
 
 using Sources = std::map<std::string, std::string>;  // path from the repository's root -> text
 
@@ -61,14 +61,15 @@ struct Row {
   bool tensors, traces, window;
 };
 const std::vector<Row> rows = {
-    {"trace", false, true, false},    {"timeline", false, true, false},
-    {"layout", false, true, false},   {"scene", false, true, false},
-    {"export", false, true, false},   {"process", false, true, false},
-    {"camera", false, false, false},  {"recorder", true, true, false},
-    {"attach", true, true, false},    {"play", true, true, false},
-    {"theme", false, true, true},     {"fonts", false, false, true},
-    {"canvas", false, true, true},    {"inspector", false, true, true},
-    {"panels", false, true, true},    {"app", false, true, true},
+    {"trace", false, true, false},   {"timeline", false, true, false},
+    {"layout", false, true, false},  {"scene", false, true, false},
+    {"export", false, true, false},  {"process", false, true, false},
+    {"camera", false, false, false}, {"recorder", true, true, false},
+    {"attach", true, true, false},   {"course", true, true, false},
+    {"frames", false, false, false}, {"theme", false, true, true},
+    {"fonts", false, false, true},   {"paint", false, false, true},
+    {"canvas", false, true, true},   {"inspector", false, true, true},
+    {"panels", false, true, true},   {"app", false, true, true},
     {"main", false, true, true},
 };
 
@@ -89,7 +90,8 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
       continue;
     }
     for (const std::string& include : reached_from(sources, path)) {
-      const bool allowed = (row->tensors || !is_tensor(include)) && (row->traces || !is_trace(include)) &&
+      const bool allowed = (row->tensors || !is_tensor(include)) &&
+                           (row->traces || !is_trace(include)) &&
                            (row->window || !is_window(include)) &&
                            (stem == "layout" || stem == "export" || !is_graphviz(include));
       if (!allowed) sentences.push_back(path + " must not know " + include);
@@ -106,7 +108,8 @@ Sources the_sources() {
     for (const auto& entry : fs::directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".hpp" && extension != ".cpp") continue;
-      sources[std::string(folder) + "/" + entry.path().filename().string()] = shell::read_file(entry.path());
+      sources[std::string(folder) + "/" + entry.path().filename().string()] =
+          shell::read_file(entry.path());
     }
   return sources;
 }

@@ -1,0 +1,196 @@
+// build/minitensor as a person meets it: words, answers, exit codes.
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#endif
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/shell.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Without a display, wherever the test itself runs.
+shell::Outcome minitensor(const std::string& words) {
+  return shell::run("unset DISPLAY WAYLAND_DISPLAY; '" MINITENSOR_PROGRAM "' " + words);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_CASE("list names the lessons, one a line, and nothing else") {
+  const auto listed = minitensor("list");
+  CHECK(listed.exit_code == 0);
+  CHECK(listed.err == "");
+  CHECK(listed.out ==
+        "04_computation_graph  The computation graph\n"
+        "05_chain_rule  The chain rule\n"
+        "13_linear_regression  Linear regression\n");
+}
+
+TEST_CASE("05, 5, chain_rule and 05_chain_rule all name one lesson") {
+  const auto played = minitensor("lesson 05_chain_rule");
+  CHECK(played.exit_code == 0);
+  CHECK(contains(played.out, "z = 37"));
+  for (const char* word : {"05", "5", "chain_rule"})
+    CHECK(minitensor(std::string("lesson ") + word).out == played.out);
+}
+
+TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code 2") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"veiw 05", "\"veiw\""},
+      {"lesson", "which lesson"},
+      {"lesson 99", "there is no lesson \"99\""},
+      {"lesson 05 --colour", "--colour"},
+      {"play 99", "there is no lesson \"99\""},
+      {"list 05", "\"05\""},
+      {"view 99", "there is no lesson \"99\""},
+      {"view nowhere.cpp", "there is no file \"nowhere.cpp\""},
+      {"view 05 --step", "--step needs a value"},
+      {"view 05 --step thirteen", "not \"thirteen\""},
+      {"view 05 --step -1", "not \"-1\""},
+      {"view 05 --speed 3", "no option \"--speed\""},
+      {"export", "which lesson, or which file?"},
+      {"export 99 --to out", "there is no lesson \"99\""},
+      {"export nowhere.cpp --to out", "there is no file \"nowhere.cpp\""},
+      {"export 05 extra --to out", "\"extra\""},
+      {"export 05 --format gif", "gif"},
+      {"export 05 --episode 9", "there is no episode 9"},
+      {"shot", "which lesson, or which file?"},
+      {"shot 05", "--to"},
+  };
+  shell::TemporaryFolder folder;
+  for (const auto& [words, named] : wrong) {
+    INFO("minitensor " << words);
+    const auto answered = shell::run("unset DISPLAY; cd '" + folder.path().string() +
+                                     "' && '" MINITENSOR_PROGRAM "' " + words);
+    CHECK(answered.exit_code == 2);
+    CHECK(answered.err.rfind("minitensor: ", 0) == 0);
+    CHECK(std::count(answered.err.begin(), answered.err.end(), '\n') == 1);
+    CHECK(contains(answered.err, named));
+  }
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("every word explains itself when asked for --help") {
+  const auto help = minitensor("--help");
+  CHECK(help.exit_code == 0);
+  CHECK(minitensor("help").out == help.out);
+  for (const char* word : {"list", "lesson", "view", "export", "shot"}) {
+    INFO(word);
+    CHECK(contains(help.out, std::string("\n  ") + word));
+    const auto one = minitensor(std::string(word) + " --help");
+    CHECK(one.exit_code == 0);
+    CHECK(one.err == "");
+    CHECK(contains(one.out, std::string("minitensor ") + word));
+  }
+  CHECK(contains(minitensor("export --help").out, "--frames"));
+}
+
+TEST_CASE("run --help names every word of the program and of its own") {
+  const auto help = shell::run("cd / && '" SOURCE_DIRECTORY "/run' --help");
+  CHECK(help.exit_code == 0);
+  for (const char* word : {"list", "lesson", "view", "export", "shot", "test", "bench", "install"})
+    CHECK(contains(help.out, std::string("./run ") + word));
+}
+
+TEST_CASE("without words and without a display the first lesson is told, and how to export it") {
+  const auto told = minitensor("");
+  CHECK(told.exit_code == 0);
+  CHECK(contains(told.out, "The computation graph"));
+  CHECK(contains(told.out, "./run export 04 --to out"));
+}
+
+TEST_CASE("the viewer without a display says what to do instead and exits with 2") {
+  for (const char* words : {"view 05", "view"}) {
+    const auto refused = minitensor(words);
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "./run shot"));
+    CHECK(contains(refused.err, "./run lesson"));
+  }
+}
+
+TEST_CASE(
+    "export of lesson 05 writes one figure a step, and the last one shows the gradients 7 and 29") {
+  shell::TemporaryFolder folder;
+  const auto exported =
+      minitensor("export 05 --frames --format dot --to '" + (folder / "out").string() + "'");
+  CHECK(exported.err == "");
+  REQUIRE(exported.exit_code == 0);
+  const std::vector<std::string> names = names_in(folder / "out");
+  REQUIRE(names.size() == 20);  // steps 0 to 18, and the figure itself
+  CHECK(names.front() == "05_chain_rule.00.dot");
+  CHECK(names[18] == "05_chain_rule.18.dot");
+  CHECK(names.back() == "05_chain_rule.dot");
+  const std::string last = shell::read_file(folder / "out" / "05_chain_rule.18.dot");
+  CHECK(contains(last, "7.0"));
+  CHECK(contains(last, "29.0"));
+  CHECK_FALSE(contains(shell::read_file(folder / "out" / "05_chain_rule.16.dot"), "7.0"));
+  for (const std::string& name : names) CHECK(contains(exported.out, name + "\n"));
+}
+
+const char* const own_program = R"(#include "minitensor.hpp"
+using namespace mt;
+
+int main(int count, char** words) {
+  double typed = count > 1 ? std::atof(words[1]) : 2.0;
+  Tensor speed = tensor(typed, {.requires_grad = true}).named("speed");
+  Tensor energy = speed * speed;
+  energy.backward();
+  std::cout << "dE/dv = " << speed.grad().item() << '\n';
+  return RESULT;
+}
+)";
+
+TEST_CASE("export watches a program that is not ours, with its flags, arguments and output") {
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "own.cpp", own_program);
+  const auto exported =
+      minitensor("export '" + (folder / "own.cpp").string() + "' -DRESULT=0 --format dot --to '" +
+                 (folder / "out").string() + "' -- 3.5");
+  CHECK(exported.err == "");
+  REQUIRE(exported.exit_code == 0);
+  CHECK(contains(exported.out, "dE/dv = 7"));
+  const std::string figure = shell::read_file(folder / "out" / "own.dot");
+  CHECK(contains(figure, "speed"));
+  CHECK(contains(figure, "12.25"));
+  CHECK(contains(figure, "7.0"));
+}
+
+TEST_CASE("export says how a program ended that did not simply finish") {
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "own.cpp", own_program);
+  const auto exported =
+      minitensor("export '" + (folder / "own.cpp").string() + "' -DRESULT=3 --format dot --to '" +
+                 folder.path().string() + "'");
+  CHECK(exported.exit_code == 0);
+  CHECK(contains(exported.err, "exited with code 3"));
+  CHECK(fs::exists(folder / "own.dot"));
+}
+
+TEST_CASE("export of a program that does not compile shows the compiler's words and exits with 1") {
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "own.cpp", "int main() { return undeclared_name; }\n");
+  const auto exported = minitensor("export '" + (folder / "own.cpp").string() + "' --to '" +
+                                   folder.path().string() + "'");
+  CHECK(exported.exit_code == 1);
+  CHECK(contains(exported.out + exported.err, "undeclared_name"));
+  CHECK(contains(exported.err, "does not compile"));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"own.cpp"});
+}
+
+}  // namespace
