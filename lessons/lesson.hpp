@@ -15,19 +15,21 @@
 #pragma once
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "lessons/names.hpp"
 #include "minitensor.hpp"
 
 namespace lesson {
@@ -90,6 +92,7 @@ struct Run {
   std::map<std::string, double> knobs;  // --knob name=value
   std::set<std::string> knobs_used;
   std::string data;  // --data FILE
+  bool data_read = false;
   // By the tensor's id. One text for each contribution that it will receive, in that order.
   std::map<std::uint64_t, std::vector<std::string>> when_arrives;
   std::set<std::uint64_t> predicted;
@@ -109,26 +112,29 @@ inline void note(const char* kind, const std::string& text, std::vector<double> 
     std::cout << text << '\n';
 }
 
+inline std::string trimmed(const std::string& text) {
+  const char* blanks = " \t\r";
+  std::size_t begin = text.find_first_not_of(blanks);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+// The whole of `text` as a number, whatever the language of the machine: the point is a point.
+inline std::optional<double> number_in(const std::string& text) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') ++begin;
+  double number = 0;
+  auto [stopped, problem] = std::from_chars(begin, end, number);
+  if (problem != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
 inline std::string directory_of(const std::string& path) {
   std::size_t slash = path.find_last_of('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// The variable in `show(loss);`, read from the lesson's own source; empty where it cannot be read.
-inline std::string argument_of_show(mt::Loc line) {
-  std::ifstream source(line.file());
-  std::string text;
-  for (int number = 0; number < line.line(); ++number)
-    if (!std::getline(source, text)) return "";
-  std::size_t begin = text.find("show(");
-  if (begin == std::string::npos) return "";
-  begin += 5;
-  std::size_t end = begin;
-  while (end < text.size() &&
-         (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_'))
-    ++end;
-  return end < text.size() && text[end] == ')' ? text.substr(begin, end - begin) : "";
-}
 }  // namespace detail
 
 // ---- The voice ----------------------------------------------------------------------------------
@@ -145,7 +151,7 @@ inline void step(const std::string& text) {
 // Names a tensor, after its variable if no name is given, and prints it: `show(z)` prints "z = 37".
 inline void show(const mt::Tensor& x, std::string name = "", mt::Loc line = mt::Loc::here()) {
   if (name.empty()) name = x.name();
-  if (name.empty()) name = detail::argument_of_show(line);
+  if (name.empty()) name = shown_on(source_line(line.file(), line.line()));
   if (!name.empty() && name != x.name()) x.named(name);
   if (!name.empty()) std::cout << name << " = ";
   if (x.numel() == 1)
@@ -206,9 +212,12 @@ inline void predict(const mt::Tensor& x) { detail::run().predicted.insert(x.id()
 // ---- Files
 // ----------------------------------------------------------------------------------------
 
+inline bool data_was_given() { return !detail::run().data.empty(); }
+
 // The file that a lesson reads: the one that came with it, or what `--data FILE` says.
 inline std::string data_file(const std::string& standard) {
-  const detail::Run& run = detail::run();
+  detail::Run& run = detail::run();
+  run.data_read = true;
   if (!run.data.empty()) return run.data;
   return run.lesson == nullptr ? standard : detail::directory_of(run.lesson->file) + "/" + standard;
 }

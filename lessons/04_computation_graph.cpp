@@ -1,0 +1,59 @@
+// 04  The computation graph: what a program leaves behind when it computes.
+#include "lessons/lesson.hpp"
+
+using namespace mt;
+using namespace lesson;
+
+LESSON("04_computation_graph", "The computation graph", "Autograd") {
+  say("Three numbers go in, one comes out: z = (x + y) · w. While the program computes it, it also "
+      "writes down how. What it writes down is the computation graph.");
+
+  auto x = tensor(2.0, {.requires_grad = true}).named("x");
+  auto y = tensor(1.0, {.requires_grad = true}).named("y");
+  auto w = tensor(4.0, {.requires_grad = true}).named("w");
+  say("x, y and w are leaves: no operation made them. requires_grad asks for their gradients, so "
+      "whatever is computed from them is recorded.");
+
+  auto s = x + y;
+  step(
+      "s knows which operation made it, and the operation knows its inputs: x and y. The arrows "
+      "show the way the numbers went.");
+
+  auto z = s * w;
+  step(
+      "Multiplication has saved both of its inputs. It needs them later: the slope of s · w along "
+      "s is w, and along w it is s. Addition saved nothing: its slopes are 1, whatever x and y "
+      "are.");
+
+  say("Each result holds the operation that made it, and a leaf holds none:");
+  std::cout << "z was made by " << z.grad_fn()->name() << '\n';
+  std::cout << "s was made by " << s.grad_fn()->name() << '\n';
+  std::cout << "x is a leaf: " << (x.is_leaf() ? "yes" : "no") << '\n';
+
+  say("What is the graph good for? It can be walked from its end to its beginning. On the way, "
+      "each operation turns the gradient of its result into the gradients of its inputs.");
+  ask("If x grows by 0.01, by how much does z grow?", 0.01 * w.item(),
+      {"First s grows. By how much?", "s grows by 0.01 as well. Then it is multiplied by w."});
+  when_arrives(w,
+               "The slope of s · w along w is s, and so w must wait for s in the forward pass, "
+               "but for nobody on the way back.");
+  when_arrives(x, "Addition hands on what it was given, unchanged, to both.");
+  z.backward();
+
+  say("A push on x or y is multiplied by w = 4 on its way to z. A push on w is multiplied by "
+      "s = 3.");
+
+  NoGrad guard;
+  auto p = x * y;
+  say("p was computed under NoGrad. The numbers are the same as ever, but nothing was written "
+      "down, so nobody can walk back from p.");
+  std::cout << "p requires grad: " << (p.requires_grad() ? "yes" : "no") << '\n';
+
+  say("Challenge: write z = x · w + y · w instead. It is the same z. Is it the same graph? Count "
+      "the operations, and then the contributions that w receives.");
+  say("The road not taken: one could describe the whole graph first and compute with it later. "
+      "Theano and the first TensorFlow did. Such a graph can be improved as a whole before it "
+      "runs. But then a loop and an if must become parts of the graph, and a mistake shows itself "
+      "far from the line that made it. Here, as in PyTorch, the graph is a record of what the "
+      "program did: the C++ that you know is the whole language.");
+}

@@ -1,0 +1,73 @@
+// What the variables of a program are called, read from its own source text.
+//
+// `auto z = s + c;` calls its tensor z. A program that runs does not know that; its source does.
+#pragma once
+
+#include <cctype>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lesson {
+
+// One line of a source file, counted from 1; empty if it cannot be read.
+inline std::string source_line(const std::string& file, int number) {
+  static thread_local std::map<std::string, std::vector<std::string>> files;
+  auto [known, is_new] = files.try_emplace(file);
+  if (is_new) {
+    std::ifstream source(file);
+    for (std::string line; std::getline(source, line);) known->second.push_back(line);
+  }
+  const auto index = static_cast<std::size_t>(number - 1);
+  return number >= 1 && index < known->second.size() ? known->second[index] : "";
+}
+
+// A statement that gives a name to what it computes.
+struct Naming {
+  std::string variable;  // "z" in "auto z = s + c;", "h" in "h = h + x;"; empty if none
+  int operations = 0;    // how many operations stand to the right of the =
+};
+
+namespace detail {
+inline bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Calls (a word and an opening bracket) and operators between blanks, as clang-format writes them.
+// Naming a result is no operation.
+inline int count_operations(const std::string& text) {
+  int count = 0;
+  for (std::size_t i = 1; i + 1 < text.size(); ++i) {
+    const bool is_operator = std::string("+-*/").find(text[i]) != std::string::npos;
+    if (is_operator && text[i - 1] == ' ' && text[i + 1] == ' ') ++count;
+    if (text[i] == '(' && in_word(text[i - 1])) {
+      std::size_t begin = i;
+      while (begin > 0 && in_word(text[begin - 1])) --begin;
+      if (text.substr(begin, i - begin) != "named") ++count;
+    }
+  }
+  return count;
+}
+}  // namespace detail
+
+inline Naming naming_on(const std::string& line) {
+  const std::size_t equals = line.find(" = ");
+  if (equals == std::string::npos) return {};
+  std::size_t begin = equals;
+  while (begin > 0 && detail::in_word(line[begin - 1])) --begin;
+  const std::string variable = line.substr(begin, equals - begin);
+  const bool is_variable = !variable.empty() && (begin == 0 || line[begin - 1] == ' ');
+  if (!is_variable) return {};
+  return {variable, detail::count_operations(line.substr(equals + 3))};
+}
+
+// "loss" in "show(loss);"; empty if it is not that simple.
+inline std::string shown_on(const std::string& line) {
+  const std::size_t call = line.find("show(");
+  if (call == std::string::npos) return "";
+  const std::size_t begin = call + 5;
+  std::size_t end = begin;
+  while (end < line.size() && detail::in_word(line[end])) ++end;
+  return line.substr(end, 1) == ")" ? line.substr(begin, end - begin) : "";
+}
+
+}  // namespace lesson

@@ -1,0 +1,371 @@
+// An observer that tells in a terminal what happens, forwards and backwards.
+//
+// Every sentence about an operation is made from the event and from the facts that the header
+// states about that operation, so the narrator knows no operation by name.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lessons/chart.hpp"
+#include "lessons/lesson.hpp"
+#include "lessons/words.hpp"
+#include "minitensor.hpp"
+
+namespace lesson {
+
+// `text` in lines of at most `width` characters (not bytes). Its own line breaks stay.
+inline std::string wrapped(const std::string& text, std::size_t width = 78) {
+  std::string result;
+  std::istringstream paragraphs(text);
+  for (std::string paragraph; std::getline(paragraphs, paragraph);) {
+    std::size_t used = 0;
+    std::istringstream words_of(paragraph);
+    for (std::string word; words_of >> word;) {
+      std::size_t letters = 0;
+      for (char c : word) letters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+      const bool breaks = used > 0 && used + 1 + letters > width;
+      if (used > 0) result += breaks ? '\n' : ' ';
+      result += word;
+      used = breaks || used == 0 ? letters : used + 1 + letters;
+    }
+    result += '\n';
+  }
+  return result;
+}
+
+// The numbers of a tensor, short enough for a sentence.
+inline std::string in_words(const mt::Tensor& x) {
+  const std::vector<double> values = x.to_vector<double>();
+  if (x.dim() == 0) return words::number(values[0]);
+  std::string text = "[";
+  if (x.dim() == 1 && values.size() <= 6) {
+    for (double value : values) text += (text.size() > 1 ? ", " : "") + words::number(value);
+    return text + "]";
+  }
+  std::ostringstream shape;
+  shape << x.shape();
+  if (values.empty()) return shape.str() + ", no numbers";
+  auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return shape.str() + ", from " + words::number(*low) + " to " + words::number(*high);
+}
+
+class Narrator : public mt::Observer {
+ public:
+  // `brief` leaves the prose out. Where there is a `person`, questions wait for an answer.
+  Narrator(std::ostream& out, bool brief, bool person)
+      : out_(out), brief_(brief), person_(person) {}
+
+  // ---- Forwards ----
+
+  void made(const mt::Tensor& x, mt::Loc line) override {
+    arrive_at(line);
+    const std::string variable = x.name().empty() ? variable_of_next_operation() : x.name();
+    if (variable.empty() || !telling_) return;
+    names_[x.id()] = variable;
+    tell(variable + " = " + in_words(x));
+  }
+
+  void named(const mt::Tensor& x) override {
+    if (!telling_) return;
+    std::string& name = names_[x.id()];
+    const bool is_news = name.empty();
+    name = x.name();
+    if (is_news) tell(name + " = " + in_words(x));
+  }
+
+  void op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
+          std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
+          mt::Loc line) override {
+    if (!scopes_.empty() && scopes_.back().composed) return op_inside(node, outputs);
+    arrive_at(line);
+    Told told;
+    told.letters = letters_of(facts, given, inputs, outputs);
+    told.expression = words::put_in(facts.formula, told.letters.names);
+    if (told.expression.empty()) told.expression = call_of(facts, inputs);
+    finish(node, outputs, told, words::put_in(facts.formula, told.letters.numbers));
+  }
+
+  void scope_opens(std::uint64_t, const char* name, bool composed, mt::Loc line) override {
+    const bool inside = !scopes_.empty() && scopes_.back().composed;
+    if (composed && !inside) arrive_at(line);
+    scopes_.push_back({name, composed || inside, composed && !inside, {}, {}});
+  }
+
+  void scope_closes(std::uint64_t) override {
+    if (scopes_.empty()) return;
+    const OpenScope closed = std::move(scopes_.back());
+    scopes_.pop_back();
+    if (closed.is_box && !closed.outputs.empty()) close_box(closed);
+  }
+
+  void wrote(const mt::Tensor& x, std::int64_t, const char* by, const mt::Node*,
+             mt::Loc line) override {
+    arrive_at(line);
+    if (telling_) tell(name_of(x) + " is now " + in_words(x) + " (" + by + ")");
+  }
+
+  void let_go(const mt::Tensor& leaf) override {
+    if (has_let_go_.insert(leaf.id()).second && names_.contains(leaf.id()))
+      tell(name_of(leaf) + ".grad is let go");
+  }
+
+  // ---- Backwards ----
+
+  void pass_begins(const mt::PassSeen& pass) override {
+    arrive_at(pass.line);
+    received_.clear();
+    for (std::size_t i = 0; i < pass.roots.size(); ++i) {
+      Sum& sum = received_[pass.roots[i].id()];
+      sum.add(pass.seeds[i]);
+      if (telling_)
+        tell("backwards from " + name_of(pass.roots[i]) + ", which receives " +
+             in_words(pass.seeds[i]));
+    }
+  }
+
+  void arrived(std::int64_t, const mt::Node& node, int slot, const mt::Tensor&,
+               const mt::Shape& folded_axes, const mt::Tensor& given) override {
+    const std::uint64_t target = node.input_id(slot);
+    Sum& sum = received_[target];
+    const double before = sum.value;
+    sum.add(given);
+    const auto told = told_.find(node.id());
+    if (!telling_ || told == told_.end() || !names_.contains(target)) return;
+
+    std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
+    for (std::size_t i = 0; i < folded_axes.size(); ++i)
+      text += (i == 0 ? ", summed over axis " : " and ") + std::to_string(folded_axes[i]);
+    if (!text.ends_with(" ")) text += " = ";
+    text += in_words(given) + " from " + told->second.name_and_expression();
+    if (sum.count > 1) text += ", its " + words::ordinal(sum.count) + " contribution";
+    if (sum.count > 1 && sum.is_number)
+      text += ": " + words::number(before) + " + " + words::number(given.item()) + " = " +
+              words::number(sum.value);
+    tell(text);
+  }
+
+  void hooked(std::int64_t, const mt::Tensor& x, const mt::Tensor& before,
+              const mt::Tensor& after) override {
+    if (telling_)
+      tell("a hook changes the gradient of " + name_of(x) + " from " + in_words(before) + " to " +
+           in_words(after));
+  }
+
+  void landed(std::int64_t, const mt::Tensor& leaf, const mt::Tensor& before,
+              const mt::Tensor& after) override {
+    if (!telling_ || !names_.contains(leaf.id())) return;
+    tell(name_of(leaf) + ".grad = " + in_words(after) +
+         (before.defined() ? ", it was " + in_words(before) : ""));
+  }
+
+  // ---- The lesson's own words ----
+
+  void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
+    const std::string what = kind;
+    if (what == "plotted") return chart_.add(text, numbers[0], numbers[1]);
+    finish_chart();
+    if (what == "said") say_aloud(text);
+    if (what == "asked") question(text, numbers[0]);
+  }
+
+  // Curves are drawn when the next word is said, or now.
+  void finish_chart() {
+    if (chart_.empty()) return;
+    if (!brief_) {
+      out_ << '\n';
+      chart_.draw(out_);
+    }
+    chart_.tell(out_);
+    chart_ = Chart();
+  }
+
+ private:
+  // What stands for the letters of a formula.
+  struct Letters {
+    words::Letters names, numbers;
+  };
+  // An operation that was told; its arrivals will be.
+  struct Told {
+    std::string name, expression;  // "c", "x · y"
+    Letters letters;
+    std::uint64_t output = 0;
+    std::string name_and_expression() const {
+      return name.empty() ? expression : name + " = " + expression;
+    }
+  };
+  struct OpenScope {
+    std::string name;
+    bool composed = false;  // it, or one around it, is an operation made of others
+    bool is_box = false;    // it is one, and none is around it
+    std::vector<std::uint64_t> nodes;
+    std::vector<mt::Tensor> outputs;
+  };
+  struct Sum {
+    long count = 0;
+    double value = 0.0;
+    bool is_number = false;
+    void add(const mt::Tensor& given) {
+      ++count;
+      is_number = given.numel() == 1;
+      if (is_number) value += given.item();
+    }
+  };
+
+  // A loop is told once: a line that is reached again, after another one, is passed over in
+  // silence. So is a line that goes on and on.
+  void arrive_at(mt::Loc line) {
+    const std::pair<std::string, int> here(line.file(), line.line());
+    if (here != line_) {
+      line_ = here;
+      operations_on_line_ = 0;
+      telling_ = lines_told_.insert(here).second;
+    }
+    if (++operations_on_line_ > 12) telling_ = false;
+  }
+
+  // `auto z = (x + y) * w;` calls the second of its operations z.
+  std::string variable_of_next_operation() const {
+    const Naming naming = naming_on(source_line(line_.first, line_.second));
+    return naming.operations == operations_on_line_ ? naming.variable : "";
+  }
+
+  std::string name_of(const mt::Tensor& x) const {
+    if (!x.name().empty()) return x.name();
+    auto known = names_.find(x.id());
+    return known != names_.end() ? known->second : "a tensor";
+  }
+
+  std::string call_of(const mt::Facts& facts, std::span<const mt::Tensor* const> inputs) const {
+    std::string text = std::string(facts.name) + "(";
+    for (const mt::Tensor* input : inputs)
+      text += (text.ends_with('(') ? "" : ", ") + name_of(*input);
+    return text + ")";
+  }
+
+  Letters letters_of(const mt::Facts& facts, const mt::Given& given,
+                     std::span<const mt::Tensor* const> inputs,
+                     std::span<const mt::Tensor> outputs) const {
+    Letters letters;
+    const char* letter[] = {"a", "b", "c"};
+    for (std::size_t i = 0; i < inputs.size() && i < 3; ++i) {
+      letters.names[letter[i]] = name_of(*inputs[i]);
+      if (inputs[i]->dim() == 0) letters.numbers[letter[i]] = words::number(inputs[i]->item());
+    }
+    if (outputs.size() == 1 && outputs[0].dim() == 0)
+      letters.numbers["y"] = words::number(outputs[0].item());
+    std::istringstream attributes(facts.attributes);
+    std::size_t i = 0;
+    for (std::string attribute; attributes >> attribute; ++i)
+      if (i < given.numbers.size())
+        letters.names[attribute] = letters.numbers[attribute] = words::number(given.numbers[i]);
+    return letters;
+  }
+
+  // "dy · b = 1 × 3 = ": the rule, and the numbers in it when all of them are single ones. Only the
+  // rule's value is left to be said.
+  std::string reckoned(const mt::Node& node, int slot, const Told& told) const {
+    const char* formula = node.facts().derivatives[static_cast<std::size_t>(slot)];
+    if (formula == nullptr || *formula == '\0') return "";
+    const auto dy = received_.find(told.output);
+    words::Letters numbers = told.letters.numbers;
+    if (dy != received_.end() && dy->second.is_number)
+      numbers["dy"] = words::number(dy->second.value);
+    const std::string with_numbers = words::put_in(formula, numbers);
+    const bool says_more = with_numbers.find_first_of(" /(") != std::string::npos;
+    return words::pretty(formula) + (says_more ? " = " + with_numbers : "");
+  }
+
+  // Inside of an operation made of others nothing is told; what it gives in the end is its own.
+  void op_inside(const mt::Node* node, std::span<const mt::Tensor> outputs) {
+    for (OpenScope& scope : scopes_) {
+      if (!scope.is_box) continue;
+      if (node != nullptr) scope.nodes.push_back(node->id());
+      scope.outputs.assign(outputs.begin(), outputs.end());
+    }
+  }
+
+  void close_box(const OpenScope& box) {
+    Told told;
+    told.expression = box.name;
+    finish(nullptr, box.outputs, told, "");
+    if (!telling_) return;
+    told.name = variable_of_next_operation();
+    for (std::uint64_t node : box.nodes) told_[node] = told;
+  }
+
+  // Names the results of an operation, and tells it.
+  void finish(const mt::Node* node, std::span<const mt::Tensor> outputs, Told told,
+              const std::string& with_numbers) {
+    if (!telling_ || outputs.empty()) return;
+    told.name = variable_of_next_operation();
+    for (const mt::Tensor& output : outputs)
+      names_[output.id()] = told.name.empty() ? told.expression : told.name;
+    told.output = outputs[0].id();
+    if (node != nullptr) told_[node->id()] = told;
+    std::string text = told.name_and_expression();
+    if (!with_numbers.empty()) text += " = " + with_numbers;
+    tell(text + " = " + in_words(outputs[0]));
+  }
+
+  void tell(const std::string& text) {
+    finish_chart();
+    if (!brief_ && after_prose_) out_ << '\n';
+    after_prose_ = false;
+    out_ << "  " << text << '\n';
+  }
+
+  void say_aloud(const std::string& text) {
+    if (brief_) return;
+    out_ << '\n' << wrapped(text);
+    after_prose_ = true;
+  }
+
+  // The first line of `text` is the question, each further one is a hint.
+  void question(const std::string& text, double answer) {
+    std::istringstream lines(text);
+    std::string line;
+    std::getline(lines, line);
+    say_aloud(line);
+    while (person_ && !answered(answer)) {
+      if (!std::getline(lines, line)) break;
+      out_ << "Not quite. " << wrapped(line);
+    }
+    out_ << "Answer: " << words::number(answer) << '\n';
+  }
+
+  bool answered(double right) {
+    out_ << "> " << std::flush;
+    std::string reply;
+    if (!std::getline(std::cin, reply)) return true;  // nobody there any more
+    const std::optional<double> number = detail::number_in(detail::trimmed(reply));
+    return number && std::abs(*number - right) <= 1e-4 * std::max(1.0, std::abs(right));
+  }
+
+  std::ostream& out_;
+  bool brief_, person_;
+  bool after_prose_ = false;
+
+  std::pair<std::string, int> line_;
+  int operations_on_line_ = 0;
+  bool telling_ = true;
+  std::set<std::pair<std::string, int>> lines_told_;
+
+  std::map<std::uint64_t, std::string> names_;  // of tensors, by id
+  std::map<std::uint64_t, Told> told_;          // by the node's id
+  std::map<std::uint64_t, Sum> received_;       // in this pass, by the tensor's id
+  std::set<std::uint64_t> has_let_go_;
+  std::vector<OpenScope> scopes_;
+  Chart chart_;
+};
+
+}  // namespace lesson
