@@ -55,22 +55,19 @@ bool is_graphviz(const std::string& include) {
   return std::regex_search(include, std::regex("gvc\\.h|cgraph\\.h"));
 }
 
-// A file of the viewer may reach what its row allows and nothing else of the three kinds.
-struct Row {
-  std::string stem;  // viewer/stem.hpp and viewer/stem.cpp
+// A file of the viewer may reach what its layer allows, and nothing else of these kinds.
+struct Layer {
+  std::set<std::string> stems;  // viewer/stem.hpp and viewer/stem.cpp
   bool tensors, traces, window;
 };
-const std::vector<Row> rows = {
-    {"trace", false, true, false},   {"timeline", false, true, false},
-    {"layout", false, true, false},  {"scene", false, true, false},
-    {"export", false, true, false},  {"process", false, true, false},
-    {"camera", false, false, false}, {"recorder", true, true, false},
-    {"attach", true, true, false},   {"course", true, true, false},
-    {"frames", false, false, false}, {"theme", false, true, true},
-    {"fonts", false, false, true},   {"paint", false, false, true},
-    {"canvas", false, true, true},   {"inspector", false, true, true},
-    {"panels", false, true, true},   {"app", false, true, true},
-    {"main", false, true, true},
+const std::vector<Layer> layers = {
+    {{"frames", "camera"}, false, false, false},
+    {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
+    {{"trace", "timeline", "layout", "scene", "export", "process"}, false, true, false},
+    {{"theme", "fonts", "paint", "canvas", "inspector", "panels", "desk", "app", "main"},
+     false,
+     true,
+     true},
 };
 
 // One sentence for each forbidden edge.
@@ -84,15 +81,19 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
     }
     if (path.rfind("viewer/", 0) != 0) continue;
     const std::string stem = fs::path(path).stem().string();
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.stem == stem; });
-    if (row == rows.end()) {
-      sentences.push_back(path + " has no row that says what it may know");
+    auto layer = std::find_if(layers.begin(), layers.end(),
+                              [&](const Layer& one) { return one.stems.count(stem) != 0; });
+    if (layer == layers.end()) {
+      sentences.push_back(path + " belongs to no layer");
       continue;
     }
+    for (const std::string& include : includes_of(text))
+      if (sources.count("viewer/" + include) != 0)
+        sentences.push_back(path + " includes " + include + " without its folder");
     for (const std::string& include : reached_from(sources, path)) {
-      const bool allowed = (row->tensors || !is_tensor(include)) &&
-                           (row->traces || !is_trace(include)) &&
-                           (row->window || !is_window(include)) &&
+      const bool allowed = (layer->tensors || !is_tensor(include)) &&
+                           (layer->traces || !is_trace(include)) &&
+                           (layer->window || !is_window(include)) &&
                            (stem == "layout" || stem == "export" || !is_graphviz(include));
       if (!allowed) sentences.push_back(path + " must not know " + include);
     }
@@ -127,10 +128,12 @@ TEST_CASE("a forbidden edge is found, also through another file") {
       {"viewer/timeline.cpp", "#include \"lessons/words.hpp\"\n"},
       {"lessons/words.hpp", "#include \"minitensor.hpp\"\n"},
       {"viewer/newcomer.cpp", ""},
+      {"viewer/layout.cpp", "#include \"scene.hpp\"\n"},
   };
   const std::vector<std::string> expected = {
       "minitensor.hpp includes viewer/trace.hpp",
-      "viewer/newcomer.cpp has no row that says what it may know",
+      "viewer/layout.cpp includes scene.hpp without its folder",
+      "viewer/newcomer.cpp belongs to no layer",
       "viewer/scene.hpp must not know imgui.h",
       "viewer/timeline.cpp must not know minitensor.hpp",
   };
