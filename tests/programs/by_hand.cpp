@@ -1,0 +1,60 @@
+// A program that writes to the viewer's pipe by hand, without a recorder and without good manners.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "viewer/frames.hpp"
+#include "viewer/trace.hpp"
+
+using namespace viewer;
+
+namespace {
+
+std::string message_of(const Event& event) {
+  std::string message;
+  pack(message, encode(event));
+  return message;
+}
+
+std::string said(const std::string& text) { return message_of({Said{text}, {}, 0}); }
+
+void print(const std::string& text) {
+  if (write(1, text.data(), text.size()) < 0) std::abort();
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string way = count > 1 ? words[1] : "";
+  const char* watch = std::getenv("MINITENSOR_WATCH");
+  const std::optional<Token> token = token_from(watch ? watch : "");
+  if (!token) return 2;
+  FrameWriter writer(1, *token);
+  if (way == "speak") {
+    print("before");
+    writer.write(said("one"));
+    print("between");
+    writer.write(said("two"));
+    print("after");
+  }
+  if (way == "million")
+    for (int i = 0; i < 1000000; ++i) writer.write(said(std::to_string(i)));
+  if (way == "nonsense") {
+    writer.write("this is not a list of records");
+    std::string message;
+    pack(message, "this is not a record");
+    for (int i = 0; i < 1000; ++i) writer.write(message);
+    print(std::string(token->begin(), token->end()));
+    print(std::string(100000, ' '));
+    writer.write(said("good"));
+  }
+  if (way == "lie") {  // about its end, and then goes on
+    writer.write(message_of({Ended{Ended::How::threw, 0, "a lie"}, {}, 0}));
+    writer.write(said("still here"));
+  }
+  if (way == "torn") {  // ends within a message, and within a frame
+    writer.write(said("good"));
+    print(std::string(token->begin(), token->end()) + "\x01");
+  }
+}
