@@ -18,9 +18,7 @@
 #include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "viewer/trace.hpp"
@@ -61,7 +59,7 @@ struct Episode {
   std::size_t event_end = 0;
   std::int64_t steps = 0;  // numbered steps: the N of "step 13 of N"
   bool ended = false;      // nothing can be added any more
-  bool kept = true;        // false: by the keeping schedule only its number and its plots are left
+  bool kept = true;        // false: of its events only a few are left, by the keeping schedule
 };
 
 // What is known of a tensor's elements.
@@ -70,22 +68,22 @@ struct Value {
   Kept kept = Kept::nothing;
   DType dtype = DType::float32;
   Shape shape;
-  std::vector<std::byte> bytes;    // in full: row-major, as the program held them
-  Statistics statistics;           // statistics: of the whole storage
-  std::string note;                // nothing: why, in words ("changed, not kept")
+  std::vector<std::byte> bytes;  // in full: row-major, as the program held them
+  Statistics statistics;         // statistics: of the whole storage
+  std::string note;              // not in full: why, in words ("changed, not kept")
+
   std::int64_t count() const;      // elements by the shape
   double at(std::size_t i) const;  // in full only
-  std::string text(std::size_t i,
-                   int room = 14) const;  // the i-th element as a box shows it: "3.0", "7", "true"
-  bool operator==(const Value&) const;
+  // The i-th element as a box shows it: "3.0", "7", "true". In full only.
+  std::string text(std::size_t i, int room = 14) const;
+  bool operator==(const Value&) const;  // bit for bit
 };
 
 // The gradient of a tensor at a cursor.
 struct Gradient {
   enum class State : std::uint8_t {
     not_yet,   // nothing has arrived: never shown as 0
-    so_far,    // the sum of what has arrived in the running pass; more is to come, or it has not
-               // landed yet
+    so_far,    // the sum of what has arrived; more is to come, or it has not landed yet
     complete,  // all contributions of the pass are in (a result, not a leaf)
     landed     // what grad() holds
   };
@@ -101,15 +99,15 @@ struct Contribution {
   int slot = 0;
   std::string from;     // "c = x · y"
   std::string formula;  // "dy · b"
-  std::string numbers;  // "1 × 3": with numbers put in, when there is one factor of each or an
-                        // element is hovered
+  // "1 × 3": with numbers put in. Only for scalars, or for the hovered element.
+  std::string numbers;
   bool arrived = false;
   bool active = false;  // the step at the cursor is this arrival
+  // From here on: when arrived. `folded` are the axes that were summed because the input was
+  // broadcast along them, `sum` is the running sum up to and with this row.
   Shape shape_before, shape_given;
-  std::vector<std::int64_t>
-      folded;   // the axes that were summed, because the input was broadcast along them
-  Value given;  // when arrived
-  Value sum;    // the running sum up to and with this row, when arrived
+  std::vector<std::int64_t> folded;
+  Value given, sum;
 };
 
 // A use of a tensor by an op.
@@ -122,20 +120,28 @@ enum class Progress : std::uint8_t { pending, active, done };
 
 // What an episode consists of, in the order of its events: independent of the cursor.
 struct EpisodeGraph {
-  std::vector<std::size_t> ops;  // events of ops, failed ones among them
-  std::vector<Id> tensors;       // made in it, used in it or resulting from it, each once
+  std::vector<std::size_t> ops;     // events of ops
+  std::vector<std::size_t> failed;  // events of ops that threw
+  std::vector<Id> tensors;          // made in it, used in it or resulting from it, each once
 };
 
 class Timeline {
  public:
-  // Reads the events that are new. The trace must be a later state of the same run. Cheap: O(new
-  // events).
+  Timeline();
+  ~Timeline();
+  Timeline(Timeline&&) noexcept;
+  Timeline& operator=(Timeline&&) noexcept;
+
+  // Reads the events that are new: cheap. The trace must be a later state of the same run.
   void extend(std::shared_ptr<const Trace> trace);
   const Trace& trace() const { return *trace_; }
   const std::shared_ptr<const Trace>& shared_trace() const { return trace_; }
+  // Whether snapshots are statistics only, because the run's budget is used up.
+  bool over_budget() const;
+  const Ended* ended() const;  // how the run ended; null while it still runs
 
   // ---- Steps and episodes
-  // --------------------------------------------------------------------------------------
+
   std::span<const Step> steps() const { return steps_; }
   std::span<const Episode> episodes() const { return episodes_; }  // at least one
   const Episode& episode(int number) const {
@@ -144,75 +150,74 @@ class Timeline {
 
   Cursor start(int episode) const;
   Cursor end(int episode) const;
-  Cursor at(int episode,
-            std::int64_t number) const;  // after step `number`; the nearest that exists
   Cursor latest() const { return end(static_cast<int>(episodes_.size())); }
-  Cursor clamp(Cursor) const;  // the nearest that exists
+  // These two answer the nearest cursor that exists: after step `number`, and to a cursor.
+  Cursor at(int episode, std::int64_t number) const;
+  Cursor clamp(Cursor) const;
   // One step on or back that changes something visible; stays at the ends of the episode.
   Cursor next(Cursor, const Toggled& = {}) const;
   Cursor previous(Cursor, const Toggled& = {}) const;
-  bool visible(std::size_t step,
-               const Toggled& = {}) const;  // whether something on the screen changes in it
+  bool visible(std::size_t step, const Toggled& = {}) const;
 
   const Step* step(Cursor) const;     // the one taken last; null at the start of an episode
   std::int64_t number(Cursor) const;  // of that step; 0 at the start
   std::string label(Cursor) const;    // "13"; inside a box "13.2"
   Phase phase(Cursor) const;
-  Line line(Cursor) const;  // the source line of the step; of an arrival: the line of its op
-  std::string prose(Cursor) const;              // "x receives dy · b = 1 × 3 = 3 from mul."
-  std::vector<std::string> said(Cursor) const;  // of the lesson, up to the cursor, in this episode
-  std::string printed(
-      Cursor) const;           // by the program, up to the cursor, from the beginning of the run
-  const Ended* ended() const;  // how the run ended; null while it still runs
-  const Failed* failure(
-      Cursor) const;  // the failed op at or before the cursor, in this episode; null if none
+  Line line(Cursor) const;          // the step's line in the source; an arrival has its op's
+  std::string prose(Cursor) const;  // "x receives dy · b = 1 × 3 = 3 from mul."
+  // What the lesson said and asked in this episode, up to the cursor.
+  std::vector<std::string> said(Cursor) const;
+  // What the program printed from its beginning up to the cursor; valid until the next extend().
+  std::string_view printed(Cursor) const;
+  const Failed* failure(Cursor) const;  // the last failed op before the cursor in this episode
 
   // ---- The graph
-  // -----------------------------------------------------------------------------------------------
+
   EpisodeGraph graph(int episode) const;
-  const Op& op(std::size_t event) const;  // of an op's event
+  const Op& op(std::size_t event) const;  // of an op's event; without content for any other
   const OpFacts* facts(const std::string& op) const;
   Line line_of(std::size_t event) const;
-  std::optional<std::size_t> maker(
-      Id tensor) const;  // event of the op it is a result of; none for a leaf
+  std::optional<std::size_t> maker(Id tensor) const;  // the op it results from; none for a leaf
   std::optional<std::size_t> op_of_node(Id node) const;
-  std::span<const Use> uses(Id tensor) const;  // over the whole run
+  std::vector<Use> uses(Id tensor) const;  // over the whole run
   std::vector<std::size_t> ops_on_line(int episode, const Line&) const;
   const Seen* seen(Id tensor) const;  // as it was first seen; null if never
   bool is_leaf(Id tensor) const;
-  // Scopes from the outermost to the innermost one around an event.
-  std::vector<Id> scopes_around(std::size_t event) const;
+
+  std::vector<Id> scopes_around(std::size_t event) const;  // from the outermost to the innermost
   const ScopeOpens* scope(Id) const;
   bool is_open(Id scope, const Toggled&) const;
-  std::optional<Id> closed_around(std::size_t event,
-                                  const Toggled&) const;  // the outermost closed one
-  std::optional<Id> hidden_in(Id tensor,
-                              const Toggled&) const;  // the closed scope that it never leaves
+  // The outermost closed scope around an event.
+  std::optional<Id> closed_around(std::size_t event, const Toggled&) const;
+  // The closed scope that a tensor never leaves: then it is not drawn.
+  std::optional<Id> hidden_in(Id tensor, const Toggled&) const;
 
   // What a tensor is called: by named(), else after the variable on its source line, else after its
-  // facts.
+  // facts ("x · y"). Only names given by named() stand upright, others in italics.
   std::string name(Id tensor) const;
-  bool is_named(Id tensor) const;                    // false: shown in italics
+  bool is_named(Id tensor) const;
   std::string describe_op(std::size_t event) const;  // "c = x · y"
   std::string circle(std::size_t event) const;       // "x²", "×"
 
   // ---- The state at a cursor
-  // -----------------------------------------------------------------------------------
+
   bool exists(Cursor, Id tensor) const;
   Value value(Cursor, Id tensor) const;
   Value value(const Seen&) const;  // of a window as an event saw it
   Gradient gradient(Cursor, Id tensor) const;
+  // Since the tensor's last let go, and of the pass to come if none has begun.
   std::vector<Contribution> ledger(Cursor, Id tensor,
                                    std::optional<std::size_t> hovered_element = {}) const;
   Progress forward(Cursor, std::size_t op) const;
-  Progress backward(Cursor,
-                    std::size_t op) const;  // in the last pass begun; pending if it takes no part
-  std::optional<std::int64_t> pass(Cursor) const;  // the last pass begun in this episode
-  // The edge from an op back to the tensor in its slot, in the last pass begun.
+
+  std::optional<std::int64_t> pass(Cursor) const;  // the last one begun in this episode
+  // In that pass: an op (pending if it takes no part), and the line from it back to the tensor in
+  // one of its slots.
+  Progress backward(Cursor, std::size_t op) const;
   Progress edge_backward(Cursor, std::size_t op, int slot) const;
-  bool edge_takes_part(Cursor, std::size_t op, int slot) const;      // in that pass, now or later
-  std::string edge_numbers(Cursor, std::size_t op, int slot) const;  // "1 × 3", when it has arrived
-  // The tensors whose numbers stand in the formula of the step at the cursor, if it is an arrival.
+  bool edge_takes_part(Cursor, std::size_t op, int slot) const;      // now or later in that pass
+  std::string edge_numbers(Cursor, std::size_t op, int slot) const;  // "1 × 3", once arrived
+  // The tensors whose numbers stand in the formula of the step, if it is an arrival.
   std::vector<Id> factors(Cursor) const;
 
  private:
@@ -220,27 +225,25 @@ class Timeline {
   std::shared_ptr<const Trace> trace_ = std::make_shared<Trace>();
   std::vector<Step> steps_;
   std::vector<Episode> episodes_{Episode{}};
-  std::shared_ptr<Index> index_;
+  std::unique_ptr<Index> index_;
 };
 
-// Keeps a trace within bounds while it is collected: episodes that have ended stay by a fixed
-// schedule, and past the budget new snapshots are statistics only. Used by whoever adds records to
-// a trace; knows no cursor but the episode that the reader stands in.
+// Keeps a trace of a long run within bounds while it is collected: of the episodes that have ended
+// only those stay in full that the schedule names. Used by whoever adds records to a trace.
 class Keeper {
  public:
-  explicit Keeper(std::size_t budget_bytes = std::size_t{256} << 20);
+  Keeper();
   ~Keeper();
   // As viewer::add, and thins the trace where an episode has just ended. Event indices never
   // change: what is not kept becomes a null pointer in Trace::events.
   void add(Trace&, Record&&);
-  void stand_in(int episode) { standing_ = episode; }        // from any thread
-  bool statistics_only() const { return statistics_only_; }  // from any thread
+  // The episode that the reader looks at: it stays. From any thread.
+  void stand_in(int episode) { standing_ = episode; }
 
  private:
   struct State;
   std::unique_ptr<State> state_;
   std::atomic<int> standing_{1};
-  std::atomic<bool> statistics_only_{false};
 };
 
 // Whether the schedule keeps episode `number` in full: all up to 64, then 32 a doubling.
