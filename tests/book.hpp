@@ -62,4 +62,28 @@ inline std::string code_of(const Chapter& chapter) {
   return code;
 }
 
+// Characters, not bytes: symbols such as "×" are written in UTF-8.
+inline int columns(const std::string& line) {
+  int count = 0;
+  for (const char c : line) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+// The lines that a student reads first: chapters 0, 1, 2, 4, 8, 9, and 10 up to its eleventh box.
+inline int students_path() {
+  int lines = 0;
+  for (const Chapter& chapter : chapters()) {
+    static const std::regex whole("[012489]");
+    if (std::regex_match(chapter.number, whole)) lines += static_cast<int>(chapter.lines.size());
+    if (chapter.number != "10") continue;
+    int boxes = 0, up_to_the_box = 0;
+    for (std::size_t i = 0; i < chapter.lines.size() && boxes <= 10; ++i) {
+      if (chapter.lines[i].rfind("struct ", 0) == 0) up_to_the_box = static_cast<int>(i);
+      if (chapter.lines[i].find("constexpr Facts facts") != std::string::npos) ++boxes;
+    }
+    lines += up_to_the_box;
+  }
+  return lines;
+}
+
 }  // namespace book

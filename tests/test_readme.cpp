@@ -27,7 +27,7 @@ std::string first_program() {
 TEST_CASE("the README's program prints the numbers that stand beside it") {
   const std::string program = first_program();
   std::string promised;
-  const std::regex printing(R"(std::cout << .*// +(\S.*))");
+  const std::regex printing(R"(std::cout << .*// +([^,]+))");
   std::istringstream lines(program);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
@@ -52,6 +52,12 @@ TEST_CASE("the README's reading order tells the chapters of the header and their
              std::to_string(chapter.lines.size()) + " |\n";
   INFO("the table as it should be:\n" << table);
   CHECK(readme().find(table) != std::string::npos);
+}
+
+TEST_CASE("the README tells how long the student's path through the header is") {
+  const std::string sentence = "together " + std::to_string(book::students_path()) + " lines";
+  INFO("the README should say: " << sentence);
+  CHECK(readme().find(sentence) != std::string::npos);
 }
 
 TEST_CASE("every picture and file that the README points to is there") {

@@ -63,7 +63,10 @@ struct Layer {
 const std::vector<Layer> layers = {
     {{"frames", "camera"}, false, false, false},
     {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
-    {{"trace", "timeline", "layout", "scene", "export", "process"}, false, true, false},
+    {{"trace", "statistics", "timeline", "layout", "scene", "export", "process"},
+     false,
+     true,
+     false},
     {{"theme", "fonts", "paint", "canvas", "inspector", "panels", "desk", "app", "main"},
      false,
      true,
