@@ -1,0 +1,352 @@
+#include "viewer/recorder.hpp"
+
+#include <cxxabi.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <typeinfo>
+
+#include "viewer/attach.hpp"
+#include "viewer/frames.hpp"
+#include "viewer/statistics.hpp"
+
+namespace viewer {
+namespace {
+
+namespace mt = minitensor;
+
+constexpr std::size_t longest_source = 1 << 20;  // bytes
+
+std::string text_or_nothing(const char* text) { return text ? text : ""; }
+
+DType kind(mt::DType dtype) {
+  switch (dtype) {
+    case mt::float32:
+      return DType::float32;
+    case mt::float64:
+      return DType::float64;
+    case mt::int64:
+      return DType::int64;
+    default:
+      return DType::boolean;
+  }
+}
+
+template <class T>
+std::vector<double> as_doubles(const std::byte* bytes, std::size_t count) {
+  std::vector<double> elements(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    T element;
+    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
+    elements[i] = static_cast<double>(element);
+  }
+  return elements;
+}
+
+std::vector<double> as_doubles(DType dtype, const std::byte* bytes, std::size_t count) {
+  switch (dtype) {
+    case DType::float32:
+      return as_doubles<float>(bytes, count);
+    case DType::float64:
+      return as_doubles<double>(bytes, count);
+    case DType::int64:
+      return as_doubles<std::int64_t>(bytes, count);
+    default:
+      return as_doubles<std::uint8_t>(bytes, count);
+  }
+}
+
+// All of a tensor's storage, whatever part of it the tensor shows.
+struct Elements {
+  const std::byte* bytes;
+  std::size_t count, size;  // of one, in bytes
+};
+
+template <class T>
+Elements elements_as(const mt::Tensor& tensor) {
+  const T* first = tensor.data<T>() - tensor.storage_offset();
+  return {reinterpret_cast<const std::byte*>(first),
+          static_cast<std::size_t>(tensor.storage_size()), sizeof(T)};
+}
+
+Elements elements_of(const mt::Tensor& tensor, DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return elements_as<float>(tensor);
+    case DType::float64:
+      return elements_as<double>(tensor);
+    case DType::int64:
+      return elements_as<std::int64_t>(tensor);
+    default:
+      return elements_as<bool>(tensor);
+  }
+}
+
+}  // namespace
+
+bool Remembered::add(Id storage, std::int64_t version) {
+  auto found = recent_.find(storage);
+  if (found != recent_.end()) return std::exchange(found->second, version) != version;
+  auto old = older_.find(storage);
+  const bool is_new = old == older_.end() || old->second != version;
+  if (recent_.size() >= most_) {
+    older_ = std::move(recent_);
+    recent_.clear();
+  }
+  recent_.emplace(storage, version);
+  return is_new;
+}
+
+// ---- What an event needs -----------------------------------------------------------------------------------------
+
+Seen Recorder::seen(const mt::Tensor& tensor) {
+  Seen result;
+  if (!tensor.defined()) return result;
+  result.tensor = tensor.id();
+  result.storage = tensor.storage_id();
+  result.version = tensor.version();
+  result.offset = tensor.storage_offset();
+  for (std::int64_t size : tensor.shape()) result.shape.push_back(size);
+  for (int dim = 0; dim < static_cast<int>(result.shape.size()); ++dim)
+    result.strides.push_back(tensor.stride(dim));
+  result.dtype = kind(tensor.dtype());
+  result.requires_grad = tensor.requires_grad();
+  result.is_leaf = tensor.is_leaf();
+  result.name = tensor.name();
+  keep_storage(tensor, result);
+  return result;
+}
+
+std::vector<Seen> Recorder::seen(std::span<const mt::Tensor* const> tensors) {
+  std::vector<Seen> result;
+  for (const mt::Tensor* tensor : tensors) result.push_back(seen(*tensor));
+  return result;
+}
+
+void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
+  if (!storages_.add(window.storage, window.version)) return;
+  const Elements all = elements_of(tensor, window.dtype);
+  Snapshot snapshot;
+  snapshot.storage = window.storage;
+  snapshot.version = window.version;
+  snapshot.count = static_cast<std::int64_t>(all.count);
+  snapshot.dtype = window.dtype;
+  if (snapshot.count <= Snapshot::kept_in_full)
+    snapshot.bytes.assign(all.bytes, all.bytes + all.count * all.size);
+  else
+    snapshot.statistics = statistics_of(as_doubles(window.dtype, all.bytes, all.count), window);
+  records_.push_back(std::move(snapshot));
+}
+
+void Recorder::keep_facts(const mt::Facts& facts) {
+  if (!facts_.insert(facts.name).second) return;
+  OpFacts row{facts.name,
+              text_or_nothing(facts.symbol),
+              text_or_nothing(facts.formula),
+              {},
+              text_or_nothing(facts.attributes)};
+  for (const char* derivative : facts.derivatives)
+    row.derivatives.push_back(text_or_nothing(derivative));
+  while (!row.derivatives.empty() && row.derivatives.back().empty()) row.derivatives.pop_back();
+  records_.push_back(std::move(row));
+}
+
+void Recorder::keep_source(const std::string& file) {
+  if (file.empty() || !sources_.insert(file).second) return;
+  std::ifstream source(file, std::ios::binary);
+  std::string text(longest_source + 1, '\0');
+  source.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(source.gcount()));
+  if (!text.empty() && text.size() <= longest_source)
+    records_.push_back(std::pair(file, std::move(text)));
+}
+
+Line Recorder::line(mt::Loc where) {
+  Line result{text_or_nothing(where.file()), where.line()};
+  keep_source(result.file);
+  return result;
+}
+
+void Recorder::send(What what, Line where) {
+  records_.push_back(
+      Event{std::move(what), std::move(where), scopes_.empty() ? 0 : scopes_.back()});
+  sink_(std::exchange(records_, {}));
+}
+
+// ---- Events ------------------------------------------------------------------------------------------------------
+
+void Recorder::made(const mt::Tensor& tensor, mt::Loc where) {
+  send(Made{seen(tensor)}, line(where));
+}
+
+void Recorder::op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
+                  std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
+                  mt::Loc where) {
+  keep_facts(facts);
+  Op op;
+  op.node = node ? node->id() : 0;
+  op.op = facts.name;
+  op.attributes.numbers.assign(given.numbers.begin(), given.numbers.end());
+  op.attributes.dims.assign(given.dims.begin(), given.dims.end());
+  op.inputs = seen(inputs);
+  if (node)
+    for (const auto& saved : node->saved())
+      op.saved.emplace_back(std::string(1, saved.letter), seen(saved.tensor));
+  for (const mt::Tensor& output : outputs) op.outputs.push_back(seen(output));
+  send(std::move(op), line(where));
+}
+
+void Recorder::failed(const char* op, std::span<const mt::Tensor* const> inputs,
+                      const std::string& text, mt::Loc where) {
+  send(Failed{text_or_nothing(op), seen(inputs), text}, line(where));
+}
+
+void Recorder::pass_begins(const mt::PassSeen& pass) {
+  PassBegins begins;
+  begins.pass = pass.number;
+  for (const mt::Tensor& root : pass.roots) begins.roots.push_back(seen(root));
+  for (const mt::Tensor& seed : pass.seeds) begins.seeds.push_back(seen(seed));
+  begins.retain_graph = pass.retain_graph;
+  begins.create_graph = pass.create_graph;
+  for (const mt::Tensor& input : pass.asked) begins.asked.push_back(seen(input));
+  pass_line_ = line(pass.line);
+  send(std::move(begins), pass_line_);
+}
+
+void Recorder::pass_ends(std::int64_t pass) { send(PassEnds{pass}, pass_line_); }
+
+void Recorder::arrived(std::int64_t pass, const mt::Node& node, int slot, const mt::Tensor& before,
+                       const mt::Shape& folded_axes, const mt::Tensor& given) {
+  Arrived arrived;
+  arrived.pass = pass;
+  arrived.node = node.id();
+  arrived.slot = slot;
+  arrived.to = node.input_id(slot);
+  arrived.before = seen(before);
+  arrived.folded.assign(folded_axes.begin(), folded_axes.end());
+  arrived.given = seen(given);
+  send(std::move(arrived), line(node.line()));
+}
+
+void Recorder::hooked(std::int64_t pass, const mt::Tensor& tensor, const mt::Tensor& before,
+                      const mt::Tensor& after) {
+  send(Hooked{pass, tensor.id(), seen(before), seen(after)}, pass_line_);
+}
+
+void Recorder::landed(std::int64_t pass, const mt::Tensor& leaf, const mt::Tensor& before,
+                      const mt::Tensor& after) {
+  send(Landed{pass, leaf.id(), before.defined(), seen(before), seen(after)}, pass_line_);
+}
+
+void Recorder::wrote(const mt::Tensor& tensor, std::int64_t version_before, const char* by,
+                     const mt::Node* node, mt::Loc where) {
+  send(Wrote{seen(tensor), version_before, text_or_nothing(by), node ? node->id() : 0},
+       line(where));
+}
+
+void Recorder::let_go(const mt::Tensor& leaf) { send(LetGo{leaf.id()}); }
+
+void Recorder::named(const mt::Tensor& tensor) { send(Named{tensor.id(), tensor.name()}); }
+
+void Recorder::scope_opens(std::uint64_t scope, const char* name, bool composed, mt::Loc where) {
+  send(ScopeOpens{scope, text_or_nothing(name), composed}, line(where));
+  scopes_.push_back(scope);
+}
+
+void Recorder::scope_closes(std::uint64_t scope) {
+  std::erase_if(scopes_,
+                [scope](Id open) { return open >= scope; });  // inner ones have greater numbers
+  send(ScopeCloses{scope});
+}
+
+void Recorder::note(const char* kind, const std::string& text, std::span<const double> numbers) {
+  auto number = [numbers](std::size_t i) { return i < numbers.size() ? numbers[i] : 0; };
+  const std::string what = text_or_nothing(kind);
+  if (what == "said") send(Said{text});
+  if (what == "asked") send(Asked{text, number(0)});
+  if (what == "plotted") send(Plotted{text, number(0), number(1)});
+}
+
+// ---- In a process that a viewer has started ------------------------------------------------------------------------
+
+namespace {
+
+// Never destroyed: another thread may still end the program while this one is on its way out.
+class Watch {
+ public:
+  explicit Watch(const Token& token)
+      : writer_(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3),
+                token),  // ours, whatever becomes of stdout
+        recorder_([this](std::vector<Record>&& records) { send(records); }),
+        observer_before_(mt::observe(&recorder_)),
+        terminate_before_(std::set_terminate(end_by_exception)) {}
+
+  static Watch* only;
+
+  void end() { mt::observe(observer_before_); }
+
+ private:
+  // Text and events leave in the order in which they happened.
+  void send(const std::vector<Record>& records) {
+    std::cout.flush();
+    std::fflush(stdout);
+    std::string message;
+    for (const Record& record : records) pack(message, encode(record));
+    writer_.write(message);
+  }
+
+  // What std::terminate() calls. The exception is told, and all goes on as it would unwatched.
+  [[noreturn]] static void end_by_exception() {
+    std::set_terminate(only->terminate_before_);
+    if (std::exception_ptr exception = std::current_exception())
+      only->send({Event{Ended{Ended::How::threw, 0, describe(exception)}, {}, 0}});
+    std::terminate();
+  }
+
+  static std::string describe(const std::exception_ptr& exception) {
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    int failed = 0;
+    std::unique_ptr<char, decltype(&std::free)> name(
+        type ? abi::__cxa_demangle(type->name(), nullptr, nullptr, &failed) : nullptr, &std::free);
+    const std::string type_name = name ? name.get() : "something";
+    try {
+      std::rethrow_exception(exception);
+    } catch (const std::exception& error) {
+      return type_name + ": " + error.what();
+    } catch (...) {
+      return type_name;
+    }
+  }
+
+  FrameWriter writer_;
+  Recorder recorder_;
+  mt::Observer* observer_before_;
+  std::terminate_handler terminate_before_;
+};
+
+Watch* Watch::only = nullptr;
+
+}  // namespace
+
+Attached::Attached() {
+  const char* watch = std::getenv("MINITENSOR_WATCH");
+  const std::optional<Token> token = token_from(watch ? watch : "");
+  unsetenv("MINITENSOR_WATCH");  // what the program starts is not watched
+  if (!token || Watch::only) return;
+  std::setvbuf(stdout, nullptr, _IOLBF,
+               BUFSIZ);  // a pipe would get its text late, and a crash would lose it
+  Watch::only = new Watch(*token);
+}
+
+Attached::~Attached() {
+  if (Watch::only) Watch::only->end();
+}
+
+}  // namespace viewer
