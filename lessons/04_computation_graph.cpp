@@ -40,8 +40,8 @@ LESSON("04_computation_graph", "The computation graph", "Autograd") {
   when_arrives(x, "Addition hands on what it was given, unchanged, to both.");
   z.backward();
 
-  say("A push on x or y is multiplied by w = 4 on its way to z. A push on w is multiplied by "
-      "s = 3.");
+  say("Read the gradients as answers: push x or y a little, and z moves 4 times as far. Push w, "
+      "and z moves 3 times as far.");
 
   NoGrad guard;
   auto p = x * y;

@@ -16,13 +16,12 @@ LESSON("05_chain_rule", "The chain rule", "Autograd") {
   auto z = s + c;
   show(z);
 
-  say("On paper: dz/dx = 2x + y = 7, and dz/dy = 3y² + x = 29. The program has neither of these "
-      "formulas. Each operation knows one thing only: the slopes of its own result along its own "
-      "inputs.");
-  say("We now walk backwards from z. In the formulas, y is the result of an operation, a and b are "
-      "its first and second input, and dy is the gradient that has reached its result. The "
-      "operation multiplies dy by its slope and hands the product to its input. That is the chain "
-      "rule. There is no more to it.");
+  say("No operation knows the whole of z. Each knows one thing only: the slopes of its own result "
+      "along its own inputs.");
+  say("We now walk backwards from z. In the rules below, whatever the program calls them, a and b "
+      "are the first and second input of an operation, and dy is the gradient that has reached its "
+      "result. The operation multiplies dy by its slope and hands the product to its input. That "
+      "is the chain rule. There is no more to it.");
 
   when_arrives(x,
                "This is the first contribution. Another one, by way of a = x², is still to "
@@ -35,8 +34,9 @@ LESSON("05_chain_rule", "The chain rule", "Autograd") {
        "The slope of x² is 2x. The slope of x · y along x is y."});
   z.backward();
 
-  say("7 and 29, as on paper. A gradient is kept by the leaf only when all its contributions have "
-      "arrived: a sum is not done before its last term.");
+  say("On paper: dz/dx = 2x + y = 7, and dz/dy = 3y² + x = 29. Nobody in the program had these "
+      "formulas. And a leaf keeps its gradient only when all contributions have arrived: a sum is "
+      "not done before its last term.");
 
   say("Challenge: change c to x · x and predict x.grad before you run it. How many contributions "
       "will x receive?");

@@ -17,9 +17,10 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
       "Take y = 2x + 1, blur it with a little noise, and forget the 2 and the 1. Can they be found "
       "again from the points alone?");
   manual_seed(13);
-  auto x = linspace(-2.0, 2.0, 20, {.dtype = float64}).named("x");
-  auto noise = randn({20}, {.dtype = float64});
-  auto y = (2.0 * x + 1.0 + 0.1 * noise).named("y");
+  auto x = linspace(-2.0, 2.0, 20, {.dtype = float64});
+  auto line = 2.0 * x + 1.0;
+  auto noise = 0.1 * randn({20}, {.dtype = float64});
+  auto y = line + noise;
 
   say("A guess is a line w · x + b. Its loss is the mean of (w · x + b - y)² over the points. "
       "Small loss, good guess: so walk downhill. On paper, the slopes of the loss are\n"
@@ -49,6 +50,11 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
       "others do the same with other numbers.");
   auto w = tensor(0.0, {.dtype = float64, .requires_grad = true}).named("w");
   auto b = tensor(0.0, {.dtype = float64, .requires_grad = true}).named("b");
+  when_arrives(w,
+               "Each of the 20 points has its own opinion on w. The one w serves them all, so it "
+               "receives the sum: what was spread out forwards is summed backwards.");
+  ask("At the bottom of the valley, where the loss is smallest, what is dw?", 0.0,
+      {"If it were not that, one could go further down."});
   double largest_difference = 0.0;
   for (size_t i = 1; i < w_by_hand.size(); ++i) {
     auto wx = w * x;
@@ -82,8 +88,8 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
         "fast "
         "they recede, in kilometres per second. A few come nearer: their velocity is negative.");
   std::cout << table.x.size() << " rows: " << table.x_name << ", " << table.y_name << '\n';
-  auto px = tensor(table.x, {.dtype = float64}).named(table.x_name);
-  auto py = tensor(table.y, {.dtype = float64}).named(table.y_name);
+  auto measured_x = tensor(table.x, {.dtype = float64});
+  auto measured_y = tensor(table.y, {.dtype = float64});
 
   say("Measured columns come in all sizes, and a single lr cannot suit them all. So measure each "
       "column from its own mean in units of its own spread: u and v. On those, any table looks "
@@ -92,10 +98,10 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
     const double size = std::sqrt((t * t).mean().item());
     return size > 0.0 ? size : 1.0;
   };
-  const double x_mean = px.mean().item();
-  const double y_mean = py.mean().item();
-  auto from_x_mean = px - x_mean;
-  auto from_y_mean = py - y_mean;
+  const double x_mean = measured_x.mean().item();
+  const double y_mean = measured_y.mean().item();
+  auto from_x_mean = measured_x - x_mean;
+  auto from_y_mean = measured_y - y_mean;
   const double x_spread = size_of(from_x_mean);
   const double y_spread = size_of(from_y_mean);
   auto u = (from_x_mean / x_spread).named("u");
@@ -120,10 +126,10 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
 
   say("And if the line must go through the origin? Then it has a slope alone. Nothing is moved to "
       "a mean now, only measured in a unit.");
-  const double x_size = size_of(px);
-  const double y_size = size_of(py);
-  auto p = (px / x_size).named("p");
-  auto q = (py / y_size).named("q");
+  const double x_size = size_of(measured_x);
+  const double y_size = size_of(measured_y);
+  auto p = (measured_x / x_size).named("p");
+  auto q = (measured_y / y_size).named("q");
   auto m = tensor(0.0, {.dtype = float64, .requires_grad = true}).named("m");
   optim::SGD second_walk({m}, {.lr = lr});
   for (int64_t i = 0; i < steps; ++i) {

@@ -55,8 +55,12 @@ inline Naming naming_on(const std::string& line) {
   std::size_t begin = equals;
   while (begin > 0 && detail::in_word(line[begin - 1])) --begin;
   const std::string variable = line.substr(begin, equals - begin);
-  const bool is_variable = !variable.empty() && (begin == 0 || line[begin - 1] == ' ');
-  if (!is_variable) return {};
+  // What stands before it: nothing, or the type of a tensor. (`const double size = ...` names
+  // none.)
+  std::string before = line.substr(0, begin);
+  before.erase(before.find_last_not_of(' ') + 1);
+  const bool is_tensor = before.empty() || before.ends_with("auto") || before.ends_with("Tensor");
+  if (variable.empty() || !is_tensor) return {};
   return {variable, detail::count_operations(line.substr(equals + 3))};
 }
 

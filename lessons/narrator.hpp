@@ -4,11 +4,13 @@
 // states about that operation, so the narrator knows no operation by name.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <sstream>
@@ -23,22 +25,18 @@
 
 namespace lesson {
 
-// `text` in lines of at most `width` characters (not bytes). Its own line breaks stay.
+// `text` in lines of at most `width` characters. Its own line breaks stay.
 inline std::string wrapped(const std::string& text, std::size_t width = 78) {
   std::string result;
   std::istringstream paragraphs(text);
-  for (std::string paragraph; std::getline(paragraphs, paragraph);) {
+  for (std::string paragraph; std::getline(paragraphs, paragraph); result += '\n') {
     std::size_t used = 0;
-    std::istringstream words_of(paragraph);
-    for (std::string word; words_of >> word;) {
-      std::size_t letters = 0;
-      for (char c : word) letters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-      const bool breaks = used > 0 && used + 1 + letters > width;
-      if (used > 0) result += breaks ? '\n' : ' ';
-      result += word;
-      used = breaks || used == 0 ? letters : used + 1 + letters;
+    std::istringstream in_paragraph(paragraph);
+    for (std::string word; in_paragraph >> word; result += word) {
+      const bool fits = used + 1 + words::length(word) <= width;
+      if (used > 0) result += fits ? ' ' : '\n';
+      used = words::length(word) + (used > 0 && fits ? used + 1 : 0);
     }
-    result += '\n';
   }
   return result;
 }
@@ -56,7 +54,8 @@ inline std::string in_words(const mt::Tensor& x) {
   shape << x.shape();
   if (values.empty()) return shape.str() + ", no numbers";
   auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return shape.str() + ", from " + words::number(*low) + " to " + words::number(*high);
+  return shape.str() + ", from " + words::number(*low + 0.0) + " to " +
+         words::number(*high + 0.0);  // + 0.0 makes -0 to 0
 }
 
 class Narrator : public mt::Observer {
@@ -86,19 +85,23 @@ class Narrator : public mt::Observer {
   void op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
           std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
           mt::Loc line) override {
-    if (!scopes_.empty() && scopes_.back().composed) return op_inside(node, outputs);
+    if (!scopes_.empty() && scopes_.back().composed) return op_inside(node, inputs, outputs);
     arrive_at(line);
     Told told;
     told.letters = letters_of(facts, given, inputs, outputs);
     told.expression = words::put_in(facts.formula, told.letters.names);
-    if (told.expression.empty()) told.expression = call_of(facts, inputs);
+    if (told.expression.empty()) {
+      std::vector<mt::Tensor> handles;
+      for (const mt::Tensor* input : inputs) handles.push_back(*input);
+      told.expression = call_of(facts.name, handles);
+    }
     finish(node, outputs, told, words::put_in(facts.formula, told.letters.numbers));
   }
 
   void scope_opens(std::uint64_t, const char* name, bool composed, mt::Loc line) override {
     const bool inside = !scopes_.empty() && scopes_.back().composed;
     if (composed && !inside) arrive_at(line);
-    scopes_.push_back({name, composed || inside, composed && !inside, {}, {}});
+    scopes_.push_back({name, composed || inside, composed && !inside, {}, {}, {}, {}});
   }
 
   void scope_closes(std::uint64_t) override {
@@ -145,8 +148,8 @@ class Narrator : public mt::Observer {
     std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
     for (std::size_t i = 0; i < folded_axes.size(); ++i)
       text += (i == 0 ? ", summed over axis " : " and ") + std::to_string(folded_axes[i]);
-    if (!text.ends_with(" ")) text += " = ";
-    text += in_words(given) + " from " + told->second.name_and_expression();
+    text += (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
+            told->second.name_and_expression();
     if (sum.count > 1) text += ", its " + words::ordinal(sum.count) + " contribution";
     if (sum.count > 1 && sum.is_number)
       text += ": " + words::number(before) + " + " + words::number(given.item()) + " = " +
@@ -164,7 +167,8 @@ class Narrator : public mt::Observer {
   void landed(std::int64_t, const mt::Tensor& leaf, const mt::Tensor& before,
               const mt::Tensor& after) override {
     if (!telling_ || !names_.contains(leaf.id())) return;
-    tell(name_of(leaf) + ".grad = " + in_words(after) +
+    names_[after.id()] = name_of(leaf) + ".grad";
+    tell(names_[after.id()] + " = " + in_words(after) +
          (before.defined() ? ", it was " + in_words(before) : ""));
   }
 
@@ -199,6 +203,7 @@ class Narrator : public mt::Observer {
     std::string name, expression;  // "c", "x · y"
     Letters letters;
     std::uint64_t output = 0;
+    bool is_box = false;  // made of others, whose own rules stay inside
     std::string name_and_expression() const {
       return name.empty() ? expression : name + " = " + expression;
     }
@@ -208,7 +213,8 @@ class Narrator : public mt::Observer {
     bool composed = false;  // it, or one around it, is an operation made of others
     bool is_box = false;    // it is one, and none is around it
     std::vector<std::uint64_t> nodes;
-    std::vector<mt::Tensor> outputs;
+    std::vector<mt::Tensor> inputs, outputs;
+    std::set<std::uint64_t> made_inside;
   };
   struct Sum {
     long count = 0;
@@ -245,11 +251,16 @@ class Narrator : public mt::Observer {
     return known != names_.end() ? known->second : "a tensor";
   }
 
-  std::string call_of(const mt::Facts& facts, std::span<const mt::Tensor* const> inputs) const {
-    std::string text = std::string(facts.name) + "(";
-    for (const mt::Tensor* input : inputs)
-      text += (text.ends_with('(') ? "" : ", ") + name_of(*input);
-    return text + ")";
+  // "mse_loss(guess, y)"
+  std::string call_of(const std::string& operation, const std::vector<mt::Tensor>& inputs) const {
+    std::vector<std::string> names;
+    for (const mt::Tensor& input : inputs) {
+      const std::string name = name_of(input);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return operation + "(" + text + ")";
   }
 
   Letters letters_of(const mt::Facts& facts, const mt::Given& given,
@@ -275,7 +286,7 @@ class Narrator : public mt::Observer {
   // rule's value is left to be said.
   std::string reckoned(const mt::Node& node, int slot, const Told& told) const {
     const char* formula = node.facts().derivatives[static_cast<std::size_t>(slot)];
-    if (formula == nullptr || *formula == '\0') return "";
+    if (told.is_box || formula == nullptr || *formula == '\0') return "";
     const auto dy = received_.find(told.output);
     words::Letters numbers = told.letters.numbers;
     if (dy != received_.end() && dy->second.is_number)
@@ -286,17 +297,21 @@ class Narrator : public mt::Observer {
   }
 
   // Inside of an operation made of others nothing is told; what it gives in the end is its own.
-  void op_inside(const mt::Node* node, std::span<const mt::Tensor> outputs) {
-    for (OpenScope& scope : scopes_) {
-      if (!scope.is_box) continue;
-      if (node != nullptr) scope.nodes.push_back(node->id());
-      scope.outputs.assign(outputs.begin(), outputs.end());
-    }
+  void op_inside(const mt::Node* node, std::span<const mt::Tensor* const> inputs,
+                 std::span<const mt::Tensor> outputs) {
+    OpenScope& box = *std::find_if(scopes_.begin(), scopes_.end(),
+                                   [](const OpenScope& scope) { return scope.is_box; });
+    for (const mt::Tensor* input : inputs)
+      if (!box.made_inside.contains(input->id())) box.inputs.push_back(*input);
+    for (const mt::Tensor& output : outputs) box.made_inside.insert(output.id());
+    if (node != nullptr) box.nodes.push_back(node->id());
+    box.outputs.assign(outputs.begin(), outputs.end());
   }
 
   void close_box(const OpenScope& box) {
     Told told;
-    told.expression = box.name;
+    told.is_box = true;
+    told.expression = call_of(box.name, box.inputs);
     finish(nullptr, box.outputs, told, "");
     if (!telling_) return;
     told.name = variable_of_next_operation();
