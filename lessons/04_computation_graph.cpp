@@ -57,3 +57,25 @@ LESSON("04_computation_graph", "The computation graph", "Autograd") {
       "far from the line that made it. Here, as in PyTorch, the graph is a record of what the "
       "program did: the C++ that you know is the whole language.");
 }
+
+// What it prints with --brief, held by CTest:
+//
+// expect: x = 2
+// expect: y = 1
+// expect: w = 4
+// expect: s = x + y = 2 + 1 = 3
+// expect: z = s · w = 3 × 4 = 12
+// expect: z was made by MulBackward0
+// expect: s was made by AddBackward0
+// expect: x is a leaf: yes
+// expect: Answer: 0.04
+// expect: backwards from z, which receives 1
+// expect: s receives dy · b = 1 × 4 = 4 from z = s · w
+// expect: w receives dy · a = 1 × 3 = 3 from z = s · w
+// expect: x receives dy = 4 from s = x + y
+// expect: y receives dy = 4 from s = x + y
+// expect: w.grad = 3
+// expect: y.grad = 4
+// expect: x.grad = 4
+// expect: p = x · y = 2 × 1 = 2
+// expect: p requires grad: no

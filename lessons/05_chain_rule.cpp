@@ -46,3 +46,28 @@ LESSON("05_chain_rule", "The chain rule", "Autograd") {
       "third way, to derive one formula for the whole program as one does on paper, fails on "
       "length: the formula grows far faster than the program, and an if has no formula.");
 }
+
+// What it prints with --brief, held by CTest:
+//
+// expect: x = 2
+// expect: y = 3
+// expect: a = x² = 2² = 4
+// expect: b = y³ = 3³ = 27
+// expect: c = x · y = 2 × 3 = 6
+// expect: s = a + b = 4 + 27 = 31
+// expect: z = s + c = 31 + 6 = 37
+// expect: z = 37
+// expect: Answer: 7
+// expect: backwards from z, which receives 1
+// expect: s receives dy = 1 from z = s + c
+// expect: c receives dy = 1 from z = s + c
+// expect: a receives dy = 1 from s = a + b
+// expect: b receives dy = 1 from s = a + b
+// expect: x receives dy · b = 1 × 3 = 3 from c = x · y
+// expect: y receives dy · a = 1 × 2 = 2 from c = x · y
+// expect: y receives dy · n · aⁿ⁻¹ = 1 · 3 · 3² = 27 from b = y³
+// expect: its second contribution: 2 + 27 = 29
+// expect: x receives dy · n · aⁿ⁻¹ = 1 × 2 × 2 = 4 from a = x²
+// expect: its second contribution: 3 + 4 = 7
+// expect: y.grad = 29
+// expect: x.grad = 7

@@ -151,3 +151,78 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
       "walk (the normal equations). It is quicker, and exact. But it works for lines only, whereas "
       "the walk asks nothing but a slope: part 2 would train a network without changing a word.");
 }
+
+// What it prints with --brief, held by CTest:
+//
+// expect: x = [20], from -2 to 2
+// expect: x · 2 = [20], from -4 to 4
+// expect: line = x · 2 + 1 = [20], from -3 to 5
+// expect: noise = (a tensor) · 0.1 = [20], from -0.0935524 to 0.0999309
+// expect: y = line + noise = [20], from -3 to 4.94346
+// expect: by hand: w = 1.98443, b = 1.0228
+// expect: w = 0
+// expect: b = 0
+// expect: Answer: 0
+// expect: wx = w · x = [20], from 0 to 0
+// expect: guess = wx + b = [20], from 0 to 0
+// expect: loss = mse_loss(guess, y) = 6.85366
+// expect: backwards from loss, which receives 1
+// expect: guess receives [20], from -0.494346 to 0.3 from loss = mse_loss(guess, y)
+// expect: wx receives dy = [20], from -0.494346 to 0.3 from guess = wx + b
+// expect: b receives dy, summed over axis 0 = -2.04561 from guess = wx + b
+// expect: w receives dy · b, summed over axis 0 = -5.84884 from wx = w · x
+// expect: b.grad = -2.04561
+// expect: w.grad = -5.84884
+// expect: w.grad · 0.1 = -5.84884 × 0.1 = -0.584884
+// expect: w is now 0.584884 (sub_)
+// expect: b.grad · 0.1 = -2.04561 × 0.1 = -0.204561
+// expect: b is now 0.204561 (sub_)
+// expect: w.grad is let go
+// expect: b.grad is let go
+// expect: by autograd: w = 1.98443, b = 1.0228
+// expect: at most 2.22045e-16 apart from the walk by hand
+// expect: loss (o): 100 points, from 6.85366 at 1 to 0.00423639 at 100
+// expect: 24 rows: distance_mpc, velocity_km_s
+// expect: measured_x = [24], from 0.032 to 2
+// expect: measured_y = [24], from -220 to 1090
+// expect: mean(measured_x) = 0.911375
+// expect: mean(measured_y) = 373.125
+// expect: from_x_mean = measured_x - 0.911375 = [24], from -0.879375 to 1.08863
+// expect: from_y_mean = measured_y - 373.125 = [24], from -593.125 to 716.875
+// expect: from_x_mean · from_x_mean = [24], from 0.000129391 to 1.1851
+// expect: mean(from_x_mean · from_x_mean) = 0.399304
+// expect: from_y_mean · from_y_mean = [24], from 5347.27 to 513910
+// expect: mean(from_y_mean · from_y_mean) = 132087
+// expect: u = from_x_mean / 0.631905 = [24], from -1.39163 to 1.72277
+// expect: v = from_y_mean / 363.438 = [24], from -1.63198 to 1.97248
+// expect: k = 0
+// expect: c = 0
+// expect: ku = k · u = [24], from 0 to 0
+// expect: fit = ku + c = [24], from 0 to 0
+// expect: loss = mse_loss(fit, v) = 1
+// expect: backwards from loss, which receives 1
+// expect: fit receives [24], from -0.164374 to 0.135999 from loss = mse_loss(fit, v)
+// expect: ku receives dy = [24], from -0.164374 to 0.135999 from fit = ku + c
+// expect: c receives dy, summed over axis 0 = -2.77556e-17 from fit = ku + c
+// expect: k receives dy · b, summed over axis 0 = -1.57928 from ku = k · u
+// expect: c.grad = -2.77556e-17
+// expect: k.grad = -1.57928
+// expect: k is now 0.157928 (SGD)
+// expect: c is now 2.77556e-18 (SGD)
+// expect: k.grad is let go
+// expect: c.grad is let go
+// expect: slope 454.158, intercept -40.7836
+// expect: velocity_km_s (o): 24 points, from 170 at 0.032 to 1090 at 2
+// expect: the line (.): 24 points, from -26.2506 at 0.032 to 867.533 at 2
+// expect: p = measured_x / 1.10901 = [24], from 0.0288545 to 1.80341
+// expect: q = measured_y / 520.874 = [24], from -0.422367 to 2.09264
+// expect: m = 0
+// expect: mp = m · p = [24], from 0 to 0
+// expect: loss = mse_loss(mp, q) = 1
+// expect: backwards from loss, which receives 1
+// expect: mp receives [24], from -0.174386 to 0.0351973 from loss = mse_loss(mp, q)
+// expect: m receives dy · b, summed over axis 0 = -1.80524 from mp = m · p
+// expect: m.grad = -1.80524
+// expect: m is now 0.180524 (SGD)
+// expect: m.grad is let go
+// expect: slope through the origin 423.937

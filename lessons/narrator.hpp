@@ -148,10 +148,11 @@ class Narrator : public mt::Observer {
     std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
     for (std::size_t i = 0; i < folded_axes.size(); ++i)
       text += (i == 0 ? ", summed over axis " : " and ") + std::to_string(folded_axes[i]);
-    text += (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
-            told->second.name_and_expression();
-    if (sum.count > 1) text += ", its " + words::ordinal(sum.count) + " contribution";
-    if (sum.count > 1 && sum.is_number)
+    tell(text + (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
+         told->second.name_and_expression());
+    if (sum.count == 1) return;
+    text = "  its " + words::ordinal(sum.count) + " contribution";
+    if (sum.is_number)
       text += ": " + words::number(before) + " + " + words::number(given.item()) + " = " +
               words::number(sum.value);
     tell(text);

@@ -52,7 +52,7 @@ inline std::vector<Piece> pieces_of(const std::string& line) {
     if (sign || std::isdigit(static_cast<unsigned char>(*at)) != 0) {
       char* end = nullptr;
       std::strtod(at, &end);
-      pieces.push_back({std::string(at, end), true});
+      pieces.push_back({std::string(at, static_cast<const char*>(end)), true});
       at = end;
     } else {
       if (pieces.empty() || pieces.back().is_number) pieces.push_back({"", false});

@@ -282,7 +282,8 @@ TEST_CASE("the narrator tells a rule, its numbers, and the sum of contributions"
         "  z = x · x = 3 × 3 = 9\n"
         "  backwards from z, which receives 1\n"
         "  x receives dy · b = 1 × 3 = 3 from z = x · x\n"
-        "  x receives dy · a = 1 × 3 = 3 from z = x · x, its second contribution: 3 + 3 = 6\n"
+        "  x receives dy · a = 1 × 3 = 3 from z = x · x\n"
+        "    its second contribution: 3 + 3 = 6\n"
         "  x.grad = 6\n");
 }
 
