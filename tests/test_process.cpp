@@ -91,7 +91,7 @@ bool lives(pid_t id) {  // a zombie does not
   return name_ends != std::string::npos && text.substr(name_ends + 2, 1) != "Z";
 }
 
-// ---- How runs end -------------------------------------------------------------------------------------------------
+// ---- How runs end -------------------------------------------------------------------------------
 
 struct Way {
   std::string word;
@@ -164,7 +164,7 @@ TEST_CASE("the words for an end fit a status line") {
   CHECK(words({Ended::How::signal, SIGSEGV, "SIGSEGV, ..."}) == "crashed: SIGSEGV, ...");
 }
 
-// ---- Text -----------------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 TEST_CASE("a program that reads finds nothing to read, and does not wait for it") {
   auto run = start("read_input");
@@ -236,7 +236,7 @@ TEST_CASE(
   CHECK(has_first_graph(*trace));
 }
 
-// ---- Running and stopping -----------------------------------------------------------------------------------------
+// ---- Running and stopping -----------------------------------------------------------------------
 
 TEST_CASE("a program that never ends is seen as far as it went, and can be stopped") {
   for (const char* way : {"never_end", "ignore_signals"}) {
@@ -309,7 +309,7 @@ TEST_CASE("text of another thread tears no event") {
   CHECK(all<Op>(*trace).size() == 2001);
 }
 
-// ---- The hand-over --------------------------------------------------------------------------------------------------
+// ---- The hand-over ------------------------------------------------------------------------------
 
 TEST_CASE("a million events arrive, each in its place, while a reader looks") {
   auto run = start_by_hand("million");
@@ -355,6 +355,31 @@ TEST_CASE("a reader is told of news about thirty times a second at most, and in 
       comes([&] { return calls >= 3; }));  // at the beginning, with the last events, and after them
 }
 
+TEST_CASE("once the budget is used up, new snapshots are statistics only") {
+  auto count_full = [](const Trace& trace) {
+    int full = 0;
+    trace.snapshots.for_each([&](const Snapshot& one) { full += one.in_full(); });
+    return full;
+  };
+  auto rich = start_by_hand("large");
+  CHECK(count_full(*trace_of(*rich)) == 200);
+  CHECK_FALSE(rich->statistics_only());
+  auto poor = Process::start({.arguments = {BY_HAND_PROGRAM, "large"}}, {.budget = 1'000'000});
+  std::shared_ptr<const Trace> trace = trace_of(*poor);
+  CHECK(trace->snapshots.size() == 200);
+  CHECK(count_full(*trace) > 80);
+  CHECK(count_full(*trace) < 125);
+  CHECK(poor->statistics_only());
+}
+
+TEST_CASE("a trace holds so many events at once and says when it holds no more") {
+  auto run = Process::start({.arguments = {BY_HAND_PROGRAM, "million"}}, {.most_events = 5000});
+  std::shared_ptr<const Trace> trace = trace_of(*run);
+  CHECK(all<Said>(*trace).size() == 5000);
+  CHECK(printed(*trace) == "\n[it goes on; no more events are kept]\n");
+  CHECK(end_of(*trace).how == Ended::How::finished);
+}
+
 TEST_CASE("a program that sends nonsense is read on, with one complaint") {
   auto run = start_by_hand("nonsense");
   std::shared_ptr<const Trace> trace = trace_of(*run);
@@ -381,7 +406,7 @@ TEST_CASE("a program that ends in mid-sentence loses that sentence only") {
   CHECK(printed(*trace) == "");
 }
 
-// ---- A student's own file -----------------------------------------------------------------------------------------
+// ---- A student's own file -----------------------------------------------------------------------
 
 Tools tools() {
   return {.compiler = COMPILER, .repository = SOURCE_DIRECTORY, .attach_library = ATTACH_LIBRARY};

@@ -26,6 +26,7 @@
 #include <thread>
 
 #include "viewer/frames.hpp"
+#include "viewer/statistics.hpp"
 #include "viewer/timeline.hpp"
 
 extern char** environ;
@@ -41,9 +42,10 @@ constexpr milliseconds between_looks{
     50};  // at whether the program has ended, while its pipe stays open
 constexpr std::size_t most_printed = 16 << 20;  // bytes of text that a trace keeps
 
-// ---- Descriptors
-// ------------------------------------------------------------------------------------------------
+// A pipe holds less. Whoever fills it again and again must have escaped from what was killed.
+constexpr ssize_t most_left_in_pipe = 4 << 20;
 
+// ---- Descriptors --------------------------------------------------------------------------------
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -92,12 +94,31 @@ ssize_t read_some(int descriptor, char* bytes, std::size_t most) {
   return n;
 }
 
-// ---- Starting a program
-// -------------------------------------------------------------------------------------------
+// ---- Starting a program -------------------------------------------------------------------------
+// A child that is not waited for yet, and all that it started.
+void kill_all(pid_t id) {
+  kill(-id, SIGKILL);
+  kill(id, SIGKILL);  // it may have left its group
+}
 
-struct Child {
-  pid_t id = 0;
-  Descriptor output;  // reads what it writes to its stdout and stderr
+// When this goes, nothing of the child is left. Until then its number and its group's are its own.
+class Child {
+ public:
+  Child(pid_t id, Descriptor output) : id_(id), output_(std::move(output)) {}
+  Child(Child&& other) noexcept
+      : id_(std::exchange(other.id_, 0)), output_(std::move(other.output_)) {}
+  Child& operator=(Child&&) = delete;
+  ~Child() {
+    if (id_ == 0) return;
+    kill_all(id_);
+    waitpid(id_, nullptr, 0);
+  }
+  pid_t id() const { return id_; }
+  int output() const { return output_.get(); }  // reads its stdout and stderr
+
+ private:
+  pid_t id_;
+  Descriptor output_;
 };
 
 std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
@@ -161,13 +182,7 @@ Child spawn(std::vector<std::string> arguments, const std::vector<std::string>& 
     waitpid(id, nullptr, 0);
     throw std::system_error(error, std::generic_category(), "cannot run " + arguments[0]);
   }
-  return {id, std::move(output.reads)};
-}
-
-// A child that is not waited for yet, and all that it started.
-void kill_all(pid_t id) {
-  kill(-id, SIGKILL);
-  kill(id, SIGKILL);  // it may have left its group
+  return Child(id, std::move(output.reads));
 }
 
 // How a child ended, if it has: it stays a zombie, so that its number and its group's stay its own.
@@ -180,9 +195,7 @@ std::optional<siginfo_t> ended(pid_t id, int options) {
   return info;
 }
 
-// ---- How it ended
-// -------------------------------------------------------------------------------------------------
-
+// ---- How it ended -------------------------------------------------------------------------------
 std::string signal_words(int number) {
   switch (number) {
     case SIGSEGV:
@@ -252,27 +265,112 @@ std::string last_part(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
+// ---- What is kept of what a program sends -------------------------------------------------------
+
+// The trace as it grows, within bounds whatever the program does.
+class Collection {
+ public:
+  explicit Collection(const RunOptions& options)
+      : budget_(options.budget), most_events_(options.most_events) {}
+
+  void add(Record&& record) {
+    add_text();
+    if (auto* snapshot = std::get_if<Snapshot>(&record)) fit_into_budget(*snapshot);
+    if (std::holds_alternative<Event>(record) && !room_for_event()) return;
+    keeper_.add(trace_, std::move(record));
+    news_ = true;
+  }
+
+  // Many short pieces make one event.
+  void print(std::string_view piece) {
+    if (printed_ > most_printed) return;
+    printed_ += piece.size();
+    text_ += piece;
+    if (printed_ > most_printed) text_ += "\n[it prints on; no more of it is kept]\n";
+    news_ = true;
+  }
+
+  void end(Ended how) {
+    add_text();
+    keeper_.add(trace_, Event{std::move(how), {}, 0});
+    news_ = true;
+  }
+
+  bool has_news() const { return news_; }  // since the last copy
+  std::shared_ptr<const Trace> copy() {
+    add_text();
+    news_ = false;
+    return std::make_shared<const Trace>(trace_);
+  }
+
+  // From any thread.
+  void stand_in(int episode) { keeper_.stand_in(episode); }
+  bool statistics_only() const { return statistics_only_; }
+
+ private:
+  void add_text() {
+    if (!text_.empty()) keeper_.add(trace_, Event{Printed{std::exchange(text_, {})}, {}, 0});
+  }
+
+  // Once the budget is used up, a snapshot longer than statistics becomes statistics.
+  void fit_into_budget(Snapshot& snapshot) {
+    held_ += size_of(snapshot);
+    if (held_ > budget_ && !statistics_only_) {  // the keeper may have let some go: count again
+      held_ = 0;
+      trace_.snapshots.for_each([this](const Snapshot& one) { held_ += size_of(one); });
+      statistics_only_ = held_ > budget_ - budget_ / 8;
+    }
+    if (!statistics_only_ || snapshot.bytes.size() <= sizeof(Statistics)) return;
+    const auto count = static_cast<std::size_t>(snapshot.count);
+    snapshot.statistics =
+        statistics_of(as_doubles(snapshot.dtype, snapshot.bytes.data(), count), nullptr);
+    snapshot.bytes = {};
+  }
+  static std::int64_t size_of(const Snapshot& snapshot) {
+    return static_cast<std::int64_t>(sizeof snapshot + snapshot.bytes.size() +
+                                     snapshot.statistics.thumbnail.size() * sizeof(float));
+  }
+
+  // Counts only now and then what the keeper has left of so many.
+  bool room_for_event() {
+    if (full_ || trace_.events.size() < count_at_) return !full_;
+    std::size_t kept = 0;
+    for (const auto& event : trace_.events) kept += event != nullptr;
+    full_ = kept >= most_events_;
+    count_at_ = trace_.events.size() + most_events_ - std::min(kept, most_events_);
+    if (full_)
+      keeper_.add(trace_, Event{Printed{"\n[it goes on; no more events are kept]\n"}, {}, 0});
+    return !full_;
+  }
+
+  const std::int64_t budget_;
+  const std::size_t most_events_;
+  Trace trace_;
+  Keeper keeper_;
+  std::string text_;         // printed, and not yet an event
+  std::size_t printed_ = 0;  // bytes, of the whole run
+  std::int64_t held_ = 0;    // bytes of snapshots, at most
+  std::size_t count_at_ = most_events_;
+  bool full_ = false;
+  bool news_ = false;
+  std::atomic<bool> statistics_only_{false};
+};
+
 }  // namespace
 
-// ---- A run
-// --------------------------------------------------------------------------------------------------------
-
+// ---- A run --------------------------------------------------------------------------------------
 struct Process::Run {
   Run(Command what, RunOptions how)
-      : command(std::move(what)),
-        options(std::move(how)),
-        keeper(static_cast<std::size_t>(options.budget)) {}
+      : command(std::move(what)), options(std::move(how)), collected(options) {}
 
   void all();  // the thread
   std::optional<Ended> compile();
   Ended run_program();
-  std::optional<siginfo_t> follow(Child child);
+  std::optional<siginfo_t> follow(const Child& followed);
   void adopt(pid_t id);
   void take(std::string_view bytes);
   void take_message(std::string_view message);
   void print(std::string_view piece);
-  void tell(Record record);
-  void tell_text();
   void publish(bool now);
   bool asked_to_stop() const {
     std::lock_guard lock(mutex);
@@ -283,14 +381,10 @@ struct Process::Run {
   const RunOptions options;
 
   // The thread's own.
-  Trace trace;
-  Keeper keeper;
+  Collection collected;
   std::optional<FrameReader> frames;  // none while compiling: all is text
   std::optional<Ended> told;          // what the program itself said about its end
   std::optional<TemporaryFolder> folder;
-  std::string text;         // printed, and not yet an event: many short pieces make one
-  std::size_t printed = 0;  // bytes, of the whole run
-  bool news = false;
   bool complained = false;
   Clock::time_point published_at{};
 
@@ -314,7 +408,7 @@ void Process::Run::all() {
   } catch (const std::exception& error) {
     how = {Ended::How::exit_code, 127, error.what()};
   }
-  tell(Event{how, {}, 0});
+  collected.end(std::move(how));
   publish(true);
   {
     std::lock_guard lock(mutex);
@@ -346,63 +440,54 @@ Ended Process::Run::run_program() {
   }
   Token token = random_token();
   frames.emplace(token);
-  std::optional<siginfo_t> info =
-      follow(spawn(command.arguments, {"MINITENSOR_WATCH=" + hex(token),
-                                       "MINITENSOR_BUDGET=" + std::to_string(options.budget)}));
+  const Child program = spawn(command.arguments, {"MINITENSOR_WATCH=" + hex(token)});
+  std::optional<siginfo_t> info = follow(program);
   frames->finish([this](std::string_view piece) { print(piece); });
   if (!info) return {Ended::How::exit_code, 127, "nobody knows how it ended"};
   return how_it_ended(*info, told, asked_to_stop());
 }
 
-// Reads a child's output until it has ended, then puts an end to all that it started, and says how
-// it ended. A child may close its output and go on, and what it started may hold the pipe open when
-// it is gone: neither is waited for in the wrong place.
-std::optional<siginfo_t> Process::Run::follow(Child new_child) {
-  const Child child_here = std::move(new_child);
-  const int output = child_here.output.get();
-  adopt(child_here.id);
+// Reads a child's output until it has ended, and says how it ended. A child may close its output
+// and go on, and what it started may hold the pipe open when it is gone: neither is waited for in
+// the wrong place.
+std::optional<siginfo_t> Process::Run::follow(const Child& followed) {
+  adopt(followed.id());
   std::vector<char> buffer(1 << 18);
+  auto read_once = [&] {
+    ssize_t n = read_some(followed.output(), buffer.data(), buffer.size());
+    if (n > 0) take({buffer.data(), static_cast<std::size_t>(n)});
+    return n;
+  };
   std::optional<siginfo_t> info;
   bool open = true;
   Clock::time_point look_at = Clock::now() + between_looks;
   while (open && !info) {
-    pollfd readable{output, POLLIN, 0};
-    poll(&readable, 1, static_cast<int>((news ? between_publications : between_looks).count()));
-    if (readable.revents) {
-      ssize_t n = read_some(output, buffer.data(), buffer.size());
-      open = n > 0;
-      if (open) take({buffer.data(), static_cast<std::size_t>(n)});
-    }
+    pollfd readable{followed.output(), POLLIN, 0};
+    milliseconds most = collected.has_news() ? between_publications : between_looks;
+    if (poll(&readable, 1, static_cast<int>(most.count())) > 0) open = read_once() > 0;
     publish(false);
     if (Clock::now() < look_at) continue;
-    info = ended(child_here.id, WNOHANG);
+    info = ended(followed.id(), WNOHANG);
     look_at = Clock::now() + between_looks;
   }
   if (!info) {
     publish(true);
-    info = ended(child_here.id, 0);
+    info = ended(followed.id(), 0);
   }
-  {
-    std::lock_guard lock(mutex);
-    child = 0;  // from here on its number may be given to another process
+  adopt(0);
+  kill_all(followed.id());
+  if (open) {  // what was written and is not yet read
+    fcntl(followed.output(), F_SETFL, O_NONBLOCK);
+    for (ssize_t n, left = most_left_in_pipe; left > 0 && (n = read_once()) > 0;) left -= n;
   }
-  kill_all(child_here.id);
-  if (open) {  // what was written and not yet read; nobody is left to write more
-    fcntl(output, F_SETFL, O_NONBLOCK);
-    for (ssize_t n, left = 4 << 20; left > 0; left -= n) {
-      n = read_some(output, buffer.data(), buffer.size());
-      if (n <= 0) break;
-      take({buffer.data(), static_cast<std::size_t>(n)});
-    }
-  }
-  waitpid(child_here.id, nullptr, 0);
   return info;
 }
 
+// From here on a stop kills this child; with 0, none.
 void Process::Run::adopt(pid_t id) {
   std::lock_guard lock(mutex);
   child = id;
-  if (stop_asked) kill_all(id);
+  if (stop_asked && id > 0) kill_all(id);
 }
 
 void Process::Run::take(std::string_view bytes) {
@@ -421,7 +506,7 @@ void Process::Run::take_message(std::string_view message) {
       if (event && std::holds_alternative<Ended>(event->what)) {
         told = std::get<Ended>(event->what);  // it comes last, when the system says that it is so
       } else {
-        tell(std::move(record));
+        collected.add(std::move(record));
       }
     });
     if (!whole) throw std::runtime_error("a message is not a list of records");
@@ -439,41 +524,22 @@ void Process::Run::print(std::string_view piece) {
       if (n < 0 && errno != EINTR) break;
       if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
     }
-  if (printed > most_printed) return;
-  printed += piece.size();
-  text += piece;
-  if (printed > most_printed) text += "\n[it prints on; no more of it is kept]\n";
-  news = true;
-}
-
-void Process::Run::tell(Record record) {
-  tell_text();
-  keeper.add(trace, std::move(record));
-  news = true;
-}
-
-void Process::Run::tell_text() {
-  if (text.empty()) return;
-  keeper.add(trace, Event{Printed{std::exchange(text, {})}, {}, 0});
+  collected.print(piece);
 }
 
 void Process::Run::publish(bool now) {
   Clock::time_point time = Clock::now();
-  if (!news || (!now && time - published_at < between_publications)) return;
-  tell_text();
-  std::shared_ptr<const Trace> fresh = std::make_shared<Trace>(trace);
+  if (!collected.has_news() || (!now && time - published_at < between_publications)) return;
+  std::shared_ptr<const Trace> fresh = collected.copy();
   {
     std::lock_guard lock(mutex);
     published.swap(fresh);
   }
-  news = false;
   published_at = time;
   if (options.changed) options.changed();
 }
 
-// ---- The interface
-// ------------------------------------------------------------------------------------------------
-
+// ---- The interface ------------------------------------------------------------------------------
 Process::Process(std::unique_ptr<Run> run) : run_(std::move(run)) {}
 
 std::unique_ptr<Process> Process::start(Command command, RunOptions options) {
@@ -507,9 +573,9 @@ void Process::stop() {
   if (run_->child > 0) kill_all(run_->child);
 }
 
-void Process::stand_in(int episode) { run_->keeper.stand_in(episode); }
+void Process::stand_in(int episode) { run_->collected.stand_in(episode); }
 
-bool Process::statistics_only() const { return run_->keeper.statistics_only(); }
+bool Process::statistics_only() const { return run_->collected.statistics_only(); }
 
 bool Process::wait(milliseconds most) {
   std::unique_lock lock(run_->mutex);

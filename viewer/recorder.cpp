@@ -39,30 +39,6 @@ DType kind(mt::DType dtype) {
   }
 }
 
-template <class T>
-std::vector<double> as_doubles(const std::byte* bytes, std::size_t count) {
-  std::vector<double> elements(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    T element;
-    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
-    elements[i] = static_cast<double>(element);
-  }
-  return elements;
-}
-
-std::vector<double> as_doubles(DType dtype, const std::byte* bytes, std::size_t count) {
-  switch (dtype) {
-    case DType::float32:
-      return as_doubles<float>(bytes, count);
-    case DType::float64:
-      return as_doubles<double>(bytes, count);
-    case DType::int64:
-      return as_doubles<std::int64_t>(bytes, count);
-    default:
-      return as_doubles<std::uint8_t>(bytes, count);
-  }
-}
-
 // All of a tensor's storage, whatever part of it the tensor shows.
 struct Elements {
   const std::byte* bytes;
@@ -104,7 +80,7 @@ bool Remembered::add(Id storage, std::int64_t version) {
   return is_new;
 }
 
-// ---- What an event needs -----------------------------------------------------------------------------------------
+// ---- What an event needs ------------------------------------------------------------------------
 
 Seen Recorder::seen(const mt::Tensor& tensor) {
   Seen result;
@@ -141,7 +117,7 @@ void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
   if (snapshot.count <= Snapshot::kept_in_full)
     snapshot.bytes.assign(all.bytes, all.bytes + all.count * all.size);
   else
-    snapshot.statistics = statistics_of(as_doubles(window.dtype, all.bytes, all.count), window);
+    snapshot.statistics = statistics_of(as_doubles(window.dtype, all.bytes, all.count), &window);
   records_.push_back(std::move(snapshot));
 }
 
@@ -180,7 +156,7 @@ void Recorder::send(What what, Line where) {
   sink_(std::exchange(records_, {}));
 }
 
-// ---- Events ------------------------------------------------------------------------------------------------------
+// ---- Events -------------------------------------------------------------------------------------
 
 void Recorder::made(const mt::Tensor& tensor, mt::Loc where) {
   send(Made{seen(tensor)}, line(where));
@@ -274,7 +250,7 @@ void Recorder::note(const char* kind, const std::string& text, std::span<const d
   if (what == "plotted") send(Plotted{text, number(0), number(1)});
 }
 
-// ---- In a process that a viewer has started ------------------------------------------------------------------------
+// ---- In a process that a viewer has started -----------------------------------------------------
 
 namespace {
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "viewer/trace.hpp"
 
@@ -15,6 +18,17 @@ namespace viewer {
 constexpr std::int64_t thumbnail_side = 64;
 
 namespace detail {
+
+template <class T>
+std::vector<double> doubles(const std::byte* bytes, std::size_t count) {
+  std::vector<double> elements(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    T element;
+    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
+    elements[i] = static_cast<double>(element);
+  }
+  return elements;
+}
 
 // Bins of equal width from min to max; the last one holds max as well. Where all are the same, they
 // are in the first.
@@ -68,10 +82,24 @@ inline void fill_thumbnail(Statistics& result, std::span<const double> elements,
 
 }  // namespace detail
 
-// Of all elements of a storage; the thumbnail shows block means of the window onto it. `std`
-// divides by n - 1, as Tensor::std does. Where no element is finite, min, max, mean and std are
-// NaN.
-inline Statistics statistics_of(std::span<const double> elements, const Seen& window) {
+// Elements as they lie in memory, as numbers.
+inline std::vector<double> as_doubles(DType dtype, const std::byte* bytes, std::size_t count) {
+  switch (dtype) {
+    case DType::float32:
+      return detail::doubles<float>(bytes, count);
+    case DType::float64:
+      return detail::doubles<double>(bytes, count);
+    case DType::int64:
+      return detail::doubles<std::int64_t>(bytes, count);
+    default:
+      return detail::doubles<std::uint8_t>(bytes, count);
+  }
+}
+
+// Of all elements of a storage. The thumbnail shows block means of the window onto it, if one is
+// given. `std` divides by n - 1, as Tensor::std does. Where no element is finite, min, max, mean
+// and std are NaN.
+inline Statistics statistics_of(std::span<const double> elements, const Seen* window) {
   Statistics result;
   double sum = 0, least = std::numeric_limits<double>::infinity(), most = -least;
   std::int64_t finite = 0;
@@ -99,7 +127,7 @@ inline Statistics statistics_of(std::span<const double> elements, const Seen& wi
     result.std = finite > 1 ? std::sqrt(squares / static_cast<double>(finite - 1)) : 0;
   }
   detail::fill_histogram(result, elements);
-  detail::fill_thumbnail(result, elements, window);
+  if (window) detail::fill_thumbnail(result, elements, *window);
   return result;
 }
 

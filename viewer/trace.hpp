@@ -83,9 +83,7 @@ struct Attributes {  // the plain numbers written in the code
   bool operator==(const Attributes&) const = default;
 };
 
-// ---- Events
-// ----------------------------------------------------------------------------------------------------
-
+// ---- Events -------------------------------------------------------------------------------------
 struct Made {
   Seen tensor;
 };
@@ -184,9 +182,7 @@ struct Event {
   Id scope = 0;  // the innermost open scope
 };
 
-// ---- The trace
-// -------------------------------------------------------------------------------------------------
-
+// ---- The trace ----------------------------------------------------------------------------------
 // A list that grows at its end. A copy shares every full chunk with the original and copies
 // the pointers of at most one: publishing a list of a million elements to another thread costs
 // about a thousand pointers, not a million.
@@ -315,9 +311,7 @@ struct Trace {
   }
 };
 
-// ---- The stream: the same bytes cross the pipe and stand in a trace file
-// ---------------------------------------------
-
+// ---- The stream: the same bytes cross the pipe and stand in a trace file ------------------------
 using Record = std::variant<Event, Snapshot, OpFacts,
                             std::pair<std::string, std::string> /* source: path, text */>;
 

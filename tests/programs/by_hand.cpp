@@ -40,6 +40,18 @@ int main(int count, char** words) {
   }
   if (way == "million")
     for (int i = 0; i < 1000000; ++i) writer.write(said(std::to_string(i)));
+  if (way == "large") {  // 200 snapshots of 8,000 bytes
+    for (Id storage = 1; storage <= 200; ++storage) {
+      Snapshot snapshot;
+      snapshot.storage = storage;
+      snapshot.count = 1000;
+      snapshot.dtype = DType::float64;
+      snapshot.bytes.resize(8000);
+      std::string message;
+      pack(message, encode(snapshot));
+      writer.write(message);
+    }
+  }
   if (way == "nonsense") {
     writer.write("this is not a list of records");
     std::string message;
