@@ -27,6 +27,7 @@ const Theme dark_theme{
     .now = rgb(0xffd479),
     .leaf = rgb(0x7ee0a1),
     .warning = rgb(0xff8a80),
+    .negative = rgb(0xd16ba5),
     .value_dim = rgb(0x5b8fc7),
     .gradient_dim = rgb(0xb9793a),
     .walked_back = rgb(0x8a5a2c),
@@ -48,6 +49,7 @@ const Theme dark_theme{
     .track = rgb(0x2a303a),
     .track_done = rgb(0x4a5568),
     .tick_ahead = rgb(0x3a414d),
+    .knob = rgb(0xffd479),
 };
 
 // The same meanings on white: hues kept, darkened until each text has at least 4.5 times the
@@ -70,6 +72,7 @@ const Theme light_theme{
     .now = rgb(0x8a5d00),
     .leaf = rgb(0x1b7a41),
     .warning = rgb(0xb3261e),
+    .negative = rgb(0xa8327a),
     .value_dim = rgb(0x3f7fbf),
     .gradient_dim = rgb(0xc98542),
     .walked_back = rgb(0xd9a066),
@@ -91,6 +94,7 @@ const Theme light_theme{
     .track = rgb(0xdce1e8),
     .track_done = rgb(0x9aa5b4),
     .tick_ahead = rgb(0xc3cad4),
+    .knob = rgb(0xe8a500),
 };
 
 ImU32 color_of(const Theme& theme, Role role) {

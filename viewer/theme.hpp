@@ -20,6 +20,7 @@ struct Theme {
   ImU32 button, button_hovered;
 
   ImU32 value, gradient, now, leaf, warning;
+  ImU32 negative;                 // the far end of a heat map, below zero
   ImU32 value_dim, gradient_dim;  // ticks of the timeline
   ImU32 walked_back;              // lines along which a gradient has come
   ImU32 pill_forward, pill_backward;
@@ -31,7 +32,7 @@ struct Theme {
 
   ImU32 source_now,
       source_linked;  // the line of this step; lines that belong to what is hovered or selected
-  ImU32 track, track_done, tick_ahead;
+  ImU32 track, track_done, tick_ahead, knob;
 };
 
 extern const Theme dark_theme, light_theme;

@@ -1,0 +1,33 @@
+// The graph: draws the scene, and lets the reader move over it, select and open boxes.
+#pragma once
+
+#include "viewer/camera.hpp"
+#include "viewer/desk.hpp"
+#include "viewer/paint.hpp"
+
+namespace viewer {
+
+class Canvas {
+ public:
+  void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
+
+  // Shows the whole graph, now and whenever it or the window changes, until the reader moves it.
+  void fit() {
+    touched_ = false;
+    fitted_scene_ = {};
+  }
+
+  // Where a box is on the screen; for tests that click on it.
+  ImVec2 place_of(const Box& box) const;
+
+ private:
+  bool move(const Paint& paint, Frame frame, const Shown& shown);  // whether that was a click
+  void react(Frame frame, const Shown& shown, Desk& desk, bool clicked);
+
+  Camera camera_;
+  bool touched_ = false;
+  Rect fitted_scene_, fitted_frame_;
+  float dragged_ = 0;  // pixels since the button went down: a click is not a drag
+};
+
+}  // namespace viewer

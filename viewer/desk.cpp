@@ -1,0 +1,73 @@
+#include "viewer/desk.hpp"
+
+#include <algorithm>
+
+namespace viewer {
+
+namespace {
+
+Item tensor_item(Id tensor) { return {Item::Kind::tensor, tensor}; }
+
+// What each kind of event is about, from the reader's point of view.
+struct About {
+  std::size_t event;
+  Item operator()(const Made& made) const { return tensor_item(made.tensor.tensor); }
+  Item operator()(const Op& op) const {
+    return op.outputs.empty() ? Item{Item::Kind::op, event} : tensor_item(op.outputs[0].tensor);
+  }
+  Item operator()(const Failed&) const { return {Item::Kind::op, event}; }
+  Item operator()(const PassBegins& pass) const {
+    return pass.roots.empty() ? Item{} : tensor_item(pass.roots[0].tensor);
+  }
+  Item operator()(const Arrived& arrived) const { return tensor_item(arrived.to); }
+  Item operator()(const Hooked& hooked) const { return tensor_item(hooked.tensor); }
+  Item operator()(const Landed& landed) const { return tensor_item(landed.tensor); }
+  Item operator()(const Wrote& wrote) const { return tensor_item(wrote.tensor.tensor); }
+  Item operator()(const LetGo& gone) const { return tensor_item(gone.tensor); }
+  template <class Other>
+  Item operator()(const Other&) const {
+    return {};
+  }
+};
+
+}  // namespace
+
+Item subject(const Timeline& timeline, Cursor cursor) {
+  const Step* step = timeline.step(cursor);
+  if (step == nullptr) return {};
+  const auto& event = timeline.trace().events[step->event];
+  return event == nullptr ? Item{} : std::visit(About{step->event}, event->what);
+}
+
+Item Shown::inspected(const Desk& desk) const {
+  return desk.selected.kind != Item::Kind::none ? desk.selected : subject(timeline, desk.cursor);
+}
+
+Line Shown::line_of(Item item) const {
+  using Kind = Item::Kind;
+  if (item.kind == Kind::op || item.kind == Kind::line)
+    return timeline.line_of(static_cast<std::size_t>(item.id));
+  if (item.kind != Kind::tensor) return {};
+  if (const auto maker = timeline.maker(item.id)) return timeline.line_of(*maker);
+  const auto made = made_at.find(item.id);
+  return made == made_at.end() ? Line{} : timeline.line_of(made->second);
+}
+
+std::string_view source_line(const Trace& trace, const Line& line) {
+  const auto source = trace.sources.find(line.file);
+  if (source == trace.sources.end() || line.number < 1) return {};
+  std::string_view text = source->second;
+  for (int number = 1; number < line.number; ++number) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  return text.substr(0, std::min(text.find_first_of("\r\n"), text.size()));
+}
+
+std::string_view last_part(std::string_view path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+}  // namespace viewer

@@ -1,0 +1,79 @@
+// What stands around the graph: the bar at the top, the lessons and their words, the output, the
+// source, the timeline, and the list of keys.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/desk.hpp"
+#include "viewer/paint.hpp"
+
+namespace viewer {
+
+void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& shown, Desk& desk);
+void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+void draw_keys(const Paint& paint, Frame window, Desk& desk);
+void draw_notice(const Paint& paint, Frame canvas, std::string_view words);
+
+// In the place of the graph, while there is none: what the run is doing, or why it came to nothing,
+// with what was printed (the compiler's errors, for one).
+void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+
+class LessonList {
+ public:
+  float height(const Paint& paint, const Shown& shown) const;  // of all rows
+  void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
+  ImVec2 place_of(std::size_t lesson) const;  // on the screen, for tests
+
+ private:
+  ImVec2 first_row_;
+  float pitch_ = 0;
+  std::optional<std::size_t> revealed_;
+};
+
+class OutputPane {
+ public:
+  void draw(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+
+ private:
+  std::size_t length_ = 0;
+};
+
+class SourcePane {
+ public:
+  void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
+
+ private:
+  void split(const std::string& text);
+  void row(const Paint& paint, const Pane& pane, int number, const Shown& shown, Desk& desk);
+
+  std::string path_;
+  std::size_t length_ = 0;  // of the text that was split
+  std::vector<std::string> lines_;
+  Line now_, linked_;  // of the step; of what is pointed at or selected
+  Line revealed_;      // the line that was last scrolled to
+};
+
+class TimelineBar {
+ public:
+  static float height(const Shown& shown);  // in points
+  void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
+  Frame bar() const { return bar_; }  // of the steps: from step 0 to the last one, for tests
+
+ private:
+  void read_phases(const Timeline& timeline, int episode);
+  void steps(const Paint& paint, const Timeline& timeline, Desk& desk);
+  void ticks(const Paint& paint, std::int64_t now) const;
+  void phase_labels(const Paint& paint) const;
+  void episodes(const Paint& paint, Frame bar, const Timeline& timeline, Desk& desk) const;
+  void buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk) const;
+  float tick(std::size_t number) const;  // its x
+
+  Frame bar_;
+  int episode_ = 0;
+  std::size_t read_ = 0;       // positions of the run that were read
+  std::vector<Phase> phases_;  // of the numbered steps of the episode: [0] is step 1
+};
+
+}  // namespace viewer
