@@ -34,9 +34,10 @@ LESSON("04_computation_graph", "The computation graph", "Autograd") {
       "each operation turns the gradient of its result into the gradients of its inputs.");
   ask("If x grows by 0.01, by how much does z grow?", 0.01 * w.item(),
       {"First s grows. By how much?", "s grows by 0.01 as well. Then it is multiplied by w."});
-  when_arrives(w,
-               "The slope of s · w along w is s, and so w must wait for s in the forward pass, "
-               "but for nobody on the way back.");
+  when_arrives(
+      w,
+      "In a product each one's share is as large as its partner. w is multiplied by s = 3, "
+      "so a push on w counts three times.");
   when_arrives(x, "Addition hands on what it was given, unchanged, to both.");
   z.backward();
 

@@ -19,8 +19,9 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
   manual_seed(13);
   auto x = linspace(-2.0, 2.0, 20, {.dtype = float64});
   auto line = 2.0 * x + 1.0;
-  auto noise = 0.1 * randn({20}, {.dtype = float64});
-  auto y = line + noise;
+  auto noise = randn({20}, {.dtype = float64});
+  auto blur = 0.1 * noise;
+  auto y = line + blur;
 
   say("A guess is a line w · x + b. Its loss is the mean of (w · x + b - y)² over the points. "
       "Small loss, good guess: so walk downhill. On paper, the slopes of the loss are\n"
@@ -157,8 +158,9 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
 // expect: x = [20], from -2 to 2
 // expect: x · 2 = [20], from -4 to 4
 // expect: line = x · 2 + 1 = [20], from -3 to 5
-// expect: noise = (a tensor) · 0.1 = [20], from -0.0935524 to 0.0999309
-// expect: y = line + noise = [20], from -3 to 4.94346
+// expect: noise = [20], from -0.935524 to 0.999309
+// expect: blur = noise · 0.1 = [20], from -0.0935524 to 0.0999309
+// expect: y = line + blur = [20], from -3 to 4.94346
 // expect: by hand: w = 1.98443, b = 1.0228
 // expect: w = 0
 // expect: b = 0

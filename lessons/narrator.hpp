@@ -87,6 +87,7 @@ class Narrator : public mt::Observer {
           mt::Loc line) override {
     if (!scopes_.empty() && scopes_.back().composed) return op_inside(node, inputs, outputs);
     arrive_at(line);
+    if (!telling_) return;
     Told told;
     told.letters = letters_of(facts, given, inputs, outputs);
     told.expression = words::put_in(facts.formula, told.letters.names);
@@ -138,12 +139,13 @@ class Narrator : public mt::Observer {
 
   void arrived(std::int64_t, const mt::Node& node, int slot, const mt::Tensor&,
                const mt::Shape& folded_axes, const mt::Tensor& given) override {
+    if (!telling_) return;
     const std::uint64_t target = node.input_id(slot);
     Sum& sum = received_[target];
     const double before = sum.value;
     sum.add(given);
     const auto told = told_.find(node.id());
-    if (!telling_ || told == told_.end() || !names_.contains(target)) return;
+    if (told == told_.end() || !names_.contains(target)) return;
 
     std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
     for (std::size_t i = 0; i < folded_axes.size(); ++i)
@@ -310,11 +312,11 @@ class Narrator : public mt::Observer {
   }
 
   void close_box(const OpenScope& box) {
+    if (!telling_) return;
     Told told;
     told.is_box = true;
     told.expression = call_of(box.name, box.inputs);
     finish(nullptr, box.outputs, told, "");
-    if (!telling_) return;
     told.name = variable_of_next_operation();
     for (std::uint64_t node : box.nodes) told_[node] = told;
   }
@@ -322,7 +324,7 @@ class Narrator : public mt::Observer {
   // Names the results of an operation, and tells it.
   void finish(const mt::Node* node, std::span<const mt::Tensor> outputs, Told told,
               const std::string& with_numbers) {
-    if (!telling_ || outputs.empty()) return;
+    if (outputs.empty()) return;
     told.name = variable_of_next_operation();
     for (const mt::Tensor& output : outputs)
       names_[output.id()] = told.name.empty() ? told.expression : told.name;
@@ -352,19 +354,27 @@ class Narrator : public mt::Observer {
     std::string line;
     std::getline(lines, line);
     say_aloud(line);
-    while (person_ && !answered(answer)) {
+    while (person_) {
+      const std::optional<double> reply = number_from_person();
+      if (!reply) break;
+      if (std::abs(*reply - answer) <= 1e-4 * std::max(1.0, std::abs(answer))) {
+        out_ << "Right.\n";
+        break;
+      }
       if (!std::getline(lines, line)) break;
-      out_ << "Not quite. " << wrapped(line);
+      out_ << wrapped("Not quite. " + line);
     }
     out_ << "Answer: " << words::number(answer) << '\n';
   }
 
-  bool answered(double right) {
-    out_ << "> " << std::flush;
-    std::string reply;
-    if (!std::getline(std::cin, reply)) return true;  // nobody there any more
-    const std::optional<double> number = detail::number_in(detail::trimmed(reply));
-    return number && std::abs(*number - right) <= 1e-4 * std::max(1.0, std::abs(right));
+  // None when nobody is there any more.
+  std::optional<double> number_from_person() {
+    for (std::string reply; out_ << "> " << std::flush, std::getline(std::cin, reply);) {
+      const std::optional<double> number = detail::number_in(detail::trimmed(reply));
+      if (number) return number;
+      out_ << "A number, please.\n";
+    }
+    return std::nullopt;
   }
 
   std::ostream& out_;
