@@ -1,0 +1,5418 @@
+// minitensor: tensors, broadcasting and automatic differentiation in one header.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#ifdef MINITENSOR_BLAS
+#include <cblas.h>
+#endif
+
+namespace minitensor {
+
+// ================================================================================================
+// 1. When things go wrong
+// ================================================================================================
+//
+// A message is read by somebody who is tired. So each one names the operation, the rule that was
+// broken, the shapes at hand, the line of *your* file, and what to try.
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A line of the caller's source. The default argument below is evaluated where the call stands, so
+// every function that ends in `Loc loc = Loc::here()` learns who called it.
+class Loc {
+ public:
+  static constexpr Loc here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return Loc(file, line);
+  }
+  static constexpr Loc unknown() { return Loc("", 0); }
+  constexpr const char* path() const { return file_; }
+  constexpr int line() const { return line_; }
+  // "line.cpp", without the directories: they are nobody's business but the compiler's.
+  constexpr const char* file() const {
+    const char* last = file_;
+    for (const char* p = file_; *p; ++p)
+      if (*p == '/') last = p + 1;
+    return last;
+  }
+  std::string text() const {
+    return line_ ? std::string(file()) + ":" + std::to_string(line_) : "an unknown line";
+  }
+
+ private:
+  friend class Operand;
+  explicit constexpr Loc(const char* file, int line) : file_(file), line_(line) {}
+  const char* file_;
+  int line_;
+};
+
+// Where we are while an operation runs: its name and the line that called it.
+struct At {
+  const char* op;
+  Loc loc;
+};
+
+[[noreturn]] inline void fail(const At& at, const std::string& what, const std::string& hint = "");
+
+// ================================================================================================
+// 2. Shapes and types
+// ================================================================================================
+
+template <class T>
+concept Integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+// A short list of integers: the sizes of a tensor, its strides, or a choice of axes. It lives on
+// the stack, because every tensor has two of them and a heap allocation costs more than an
+// addition.
+class Shape {
+ public:
+  static constexpr int capacity = 8;
+
+  constexpr Shape() : count_(0) {}
+  template <Integer... T>
+  constexpr Shape(T... sizes) : count_(sizeof...(T)), items_{static_cast<std::int64_t>(sizes)...} {
+    static_assert(sizeof...(T) <= capacity, "a tensor has at most 8 dimensions");
+  }
+  constexpr Shape(const Shape& other) : count_(other.count_) { copy_items(other); }
+  constexpr Shape& operator=(const Shape& other) {
+    count_ = other.count_;
+    copy_items(other);
+    return *this;
+  }
+  static constexpr Shape filled(int count, std::int64_t value) {
+    Shape s;
+    for (int i = 0; i < count; ++i) s.push_back(value);
+    return s;
+  }
+  static Shape from(const std::vector<std::int64_t>& sizes) {
+    Shape s;
+    for (std::int64_t size : sizes) s.push_back(size);
+    return s;
+  }
+
+  constexpr int size() const { return count_; }
+  constexpr bool empty() const { return count_ == 0; }
+  constexpr std::int64_t operator[](int i) const { return items_[i]; }
+  constexpr std::int64_t& operator[](int i) { return items_[i]; }
+  constexpr const std::int64_t* begin() const { return items_; }
+  constexpr const std::int64_t* end() const { return items_ + count_; }
+  constexpr std::int64_t back() const { return items_[count_ - 1]; }
+
+  constexpr void push_back(std::int64_t item) { insert(count_, item); }
+  constexpr void insert(int at, std::int64_t item) {
+    if (count_ == capacity) throw Error("a tensor has at most 8 dimensions");
+    for (int i = count_; i > at; --i) items_[i] = items_[i - 1];
+    items_[at] = item;
+    ++count_;
+  }
+  constexpr void erase(int at) {
+    for (int i = at; i + 1 < count_; ++i) items_[i] = items_[i + 1];
+    --count_;
+  }
+  constexpr bool contains(std::int64_t item) const {
+    for (int i = 0; i < count_; ++i)
+      if (items_[i] == item) return true;
+    return false;
+  }
+  // The number of elements of a tensor with these sizes; 1 for a shape without axes.
+  constexpr std::int64_t numel() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < count_; ++i) n *= items_[i];
+    return n;
+  }
+  friend constexpr bool operator==(const Shape& a, const Shape& b) {
+    if (a.count_ != b.count_) return false;
+    for (int i = 0; i < a.count_; ++i)
+      if (a.items_[i] != b.items_[i]) return false;
+    return true;
+  }
+
+ private:
+  constexpr void copy_items(const Shape& other) {
+    for (int i = 0; i < other.count_; ++i) items_[i] = other.items_[i];
+  }
+  int count_;
+  std::int64_t items_[capacity];
+};
+using Dims = Shape;  // a choice of axes; where it may be left out, {} means all of them
+
+// "[2, 3]"
+inline std::string to_string(const Shape& shape) {
+  std::string s = "[";
+  for (int i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
+  return s + "]";
+}
+
+// The strides of a dense tensor: the last axis is contiguous, each earlier one steps over the rest.
+// [2, 3, 4] -> [12, 4, 1]
+constexpr Shape contiguous_strides(const Shape& shape) {
+  Shape strides = shape;
+  std::int64_t step = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= shape[i] > 1 ? shape[i] : 1;
+  }
+  return strides;
+}
+
+// Broadcasting, NumPy's rule: align the shapes at their last axis; two sizes agree if they are
+// equal or one of them is 1, and a missing axis counts as 1. [4, 1, 3] with [5, 1] -> [4, 5, 3]
+inline Shape broadcast_shapes(const Shape& a, const Shape& b, const At& at) {
+  if (a == b) return a;
+  const int dims = a.size() > b.size() ? a.size() : b.size();
+  Shape y = Shape::filled(dims, 1);
+  for (int i = 1; i <= dims; ++i) {
+    const std::int64_t m = i <= a.size() ? a[a.size() - i] : 1;
+    const std::int64_t n = i <= b.size() ? b[b.size() - i] : 1;
+    if (m != n && m != 1 && n != 1)
+      fail(at,
+           "shapes do not broadcast: " + to_string(a) + " and " + to_string(b) + " (" +
+               std::to_string(m) + " vs " + std::to_string(n) + " at axis " + std::to_string(-i) +
+               ")",
+           "sizes must be equal or 1, counted from the last axis");
+    y[dims - i] = m == 1 ? n : m;
+  }
+  return y;
+}
+
+// The strides with which a tensor of shape `from` is read as if it had shape `to`: an axis that is
+// repeated gets stride 0, so the same element is met again and again and nothing is copied.
+constexpr Shape broadcast_strides(const Shape& from, const Shape& strides, const Shape& to) {
+  Shape out = Shape::filled(to.size(), 0);
+  const int added = to.size() - from.size();
+  for (int i = 0; i < from.size(); ++i) out[added + i] = from[i] == 1 ? 0 : strides[i];
+  return out;
+}
+
+// An axis counted from the front; negative ones count from the back, as in Python.
+inline int checked_axis(std::int64_t axis, int dims, const At& at) {
+  const std::int64_t range = dims > 0 ? dims : 1;  // a 0-d tensor accepts 0 and -1
+  if (axis < -range || axis >= range)
+    fail(at,
+         "axis " + std::to_string(axis) + " is out of range for " + std::to_string(dims) +
+             " dimensions",
+         "use " + std::to_string(-range) + " to " + std::to_string(range - 1));
+  return static_cast<int>(axis < 0 ? axis + range : axis);
+}
+
+enum class DType : std::uint8_t { float32, float64, int64, boolean };
+inline constexpr DType float32 = DType::float32;
+inline constexpr DType float64 = DType::float64;
+inline constexpr DType int64 = DType::int64;
+inline constexpr DType boolean = DType::boolean;  // `bool` is a keyword; it prints as bool
+
+constexpr std::int64_t bytes_of(DType t) { return t == float32 ? 4 : t == boolean ? 1 : 8; }
+constexpr bool is_floating(DType t) { return t == float32 || t == float64; }
+inline const char* name_of(DType t) {
+  constexpr const char* names[] = {"float32", "float64", "int64", "bool"};
+  return names[static_cast<int>(t)];
+}
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, bool>)
+    return boolean;
+  else if constexpr (std::is_integral_v<T>)
+    return int64;
+  else if constexpr (std::is_same_v<T, double>)
+    return float64;
+  else
+    return float32;
+}
+
+// Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
+// a compile-time one.
+template <class F>
+decltype(auto) visit(DType t, F&& f) {
+  switch (t) {
+    case DType::float32:
+      return f(float{});
+    case DType::float64:
+      return f(double{});
+    case DType::int64:
+      return f(std::int64_t{});
+    default:
+      return f(bool{});
+  }
+}
+
+// A number written in the code. It remembers whether it was a bool, an integer or a float, because
+// promotion asks for the kind; an integer keeps all its 64 bits.
+class Scalar {
+ public:
+  template <Number T>
+  constexpr Scalar(T value) : dtype_(dtype_of<T>()), real_(0), whole_(0) {
+    if constexpr (std::is_floating_point_v<T>)
+      dtype_ = float32, real_ = static_cast<double>(value);
+    else
+      whole_ = static_cast<std::int64_t>(value), real_ = static_cast<double>(value);
+  }
+  constexpr DType dtype() const { return dtype_; }  // float32 stands for any float
+  constexpr double real() const { return real_; }
+  constexpr std::int64_t whole() const;
+  template <class T>
+  constexpr T to() const {
+    if constexpr (std::is_floating_point_v<T>)
+      return static_cast<T>(real_);
+    else if constexpr (std::is_same_v<T, bool>)
+      return real_ != 0;
+    else
+      return whole();
+  }
+
+ private:
+  DType dtype_;
+  double real_;
+  std::int64_t whole_;
+};
+
+// A float as an integer: towards zero; NaN becomes 0 and what does not fit becomes the nearest that
+// does. (C++ leaves both undefined.)
+constexpr std::int64_t to_integer(double x) {
+  if (x != x) return 0;
+  if (x >= 9223372036854775808.0) return std::numeric_limits<std::int64_t>::max();
+  if (x < -9223372036854775808.0) return std::numeric_limits<std::int64_t>::min();
+  return static_cast<std::int64_t>(x);
+}
+constexpr std::int64_t Scalar::whole() const {
+  return is_floating(dtype_) ? to_integer(real_) : whole_;
+}
+
+// Which type two operands have in common (PyTorch's rule). The kinds bool < integer < float are
+// compared first: a number, or a 0-d tensor, takes part in the choice only if its kind is higher
+// than that of the tensors with axes. So float32[3] * 2.0 stays float32, and int64[3] * 2.0 becomes
+// float32.
+constexpr int kind_of(DType t) { return t == boolean ? 0 : t == int64 ? 1 : 2; }
+constexpr DType common_dtype(DType a, DType b) {
+  if (kind_of(a) != kind_of(b)) return kind_of(a) > kind_of(b) ? a : b;
+  return a == float64 || b == float64 ? float64 : a;
+}
+
+// ================================================================================================
+// 3. Storage and devices
+// ================================================================================================
+//
+// A storage is a run of bytes that one or more tensors look at. It counts how often it was written
+// to: that version is how a backward pass notices that a value it needs is gone.
+
+// Where a tensor's bytes live: the processor, or one of the graphics cards: "cpu", "cuda" (the
+// first card), "cuda:1".
+struct Device {
+  enum Kind : std::uint8_t { cpu, cuda };
+
+  constexpr Device() = default;
+  constexpr Device(Kind k, int i = 0) : kind(k), index(static_cast<std::uint8_t>(i)) {}
+  constexpr Device(const char* text) {
+    const std::string_view word = text;
+    if (word == "cpu") return;
+    const bool numbered = word.size() == 6 && word[4] == ':' && word[5] >= '0' && word[5] <= '9';
+    if (word.substr(0, 4) != "cuda" || (word.size() != 4 && !numbered))
+      throw Error("device \"" + std::string(word) +
+                  "\" is unknown. Hint: write \"cpu\", \"cuda\" " +
+                  "or, for the second card, \"cuda:1\"");
+    kind = cuda;
+    if (numbered) index = static_cast<std::uint8_t>(word[5] - '0');
+  }
+  // "cpu", "cuda:0"
+  std::string text() const { return kind == cpu ? "cpu" : "cuda:" + std::to_string(index); }
+  friend constexpr bool operator==(const Device&, const Device&) = default;
+
+  Kind kind = cpu;
+  std::uint8_t index = 0;
+};
+inline constexpr Device cpu = Device::cpu;
+inline constexpr Device cuda = Device::cuda;
+
+// A place for elements: where the first one is and how far apart they are, counted in elements. The
+// verbs of chapter 7 see nothing else of a tensor.
+struct View {
+  std::byte* data = nullptr;
+  DType dtype = float32;
+  Shape shape, strides;
+  Device device;
+};
+
+// Tensors, storages, nodes and scopes take their numbers from one counter, so an input always has a
+// smaller number than what was made from it, and a number is never used again.
+using Id = std::uint64_t;
+inline std::atomic<Id> last_id{0};
+inline Id next_id() { return last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+// A handle to something that counts its handles. (std::shared_ptr would do, with twice the size and
+// an allocation more; an operation on numbers makes about ten of these.)
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T* thing) : thing_(thing) { hold(); }
+  Ref(const Ref& other) : thing_(other.thing_) { hold(); }
+  Ref(Ref&& other) noexcept : thing_(std::exchange(other.thing_, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(thing_, other.thing_);
+    return *this;
+  }
+  ~Ref() { drop(); }
+
+  T* get() const { return thing_; }
+  T* operator->() const { return thing_; }
+  T& operator*() const { return *thing_; }
+  explicit operator bool() const { return thing_ != nullptr; }
+  bool only_one() const { return thing_->handles.load(std::memory_order_acquire) == 1; }
+
+ private:
+  void hold() {
+    if (thing_) thing_->handles.fetch_add(1, std::memory_order_relaxed);
+  }
+  void drop() {
+    if (thing_ && (only_one() || thing_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      T::destroy(thing_);
+  }
+  T* thing_ = nullptr;
+};
+
+// Where memory comes from is a matter of the machine: chapter 7.
+void* take_block(std::size_t bytes);
+void give_block(void* block, std::size_t bytes);
+std::byte* allocate_on(Device device, std::int64_t bytes);
+void release_on(Device device, std::byte* data);
+
+class Storage {
+ public:
+  // New memory, not initialised.
+  static Ref<Storage> make(std::int64_t bytes, Device device);
+  // Memory that somebody else owns; `let_go` is called when the last tensor that uses it is gone.
+  static Ref<Storage> around(void* data, std::int64_t bytes, std::function<void()> let_go);
+  static void destroy(Storage* storage);
+
+  std::atomic<int> handles{0};
+  const Id id = next_id();
+  const Device device;
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  std::atomic<std::int64_t> version{0};
+  const char* written_by = nullptr;  // the last operation that wrote in place, and where
+  Loc written_at = Loc::unknown();
+
+ private:
+  explicit Storage(Device d) : device(d) {}
+  std::size_t block_bytes_ = 0;
+  std::function<void()> let_go_;
+};
+
+constexpr std::size_t storage_head = 128;  // the record and, at a 64-byte boundary, its elements
+static_assert(sizeof(Storage) <= storage_head);
+
+inline Ref<Storage> Storage::make(std::int64_t bytes, Device device) {
+  const bool here = device.kind == Device::cpu;
+  const std::size_t size = storage_head + (here ? static_cast<std::size_t>(bytes) : 0);
+  auto* storage = new (take_block(size)) Storage(device);
+  storage->block_bytes_ = size;
+  storage->bytes = bytes;
+  Ref<Storage> handle(storage);
+  storage->data =
+      here ? reinterpret_cast<std::byte*>(storage) + storage_head : allocate_on(device, bytes);
+  return handle;
+}
+
+inline Ref<Storage> Storage::around(void* data, std::int64_t bytes, std::function<void()> let_go) {
+  auto* storage = new (take_block(storage_head)) Storage(cpu);
+  storage->block_bytes_ = storage_head;
+  storage->bytes = bytes;
+  storage->data = static_cast<std::byte*>(data);
+  storage->let_go_ = std::move(let_go);
+  return Ref<Storage>(storage);
+}
+
+inline void Storage::destroy(Storage* storage) {
+  if (storage->let_go_) storage->let_go_();
+  if (storage->device.kind != Device::cpu) release_on(storage->device, storage->data);
+  const std::size_t size = storage->block_bytes_;
+  storage->~Storage();
+  give_block(storage, size);
+}
+
+// ================================================================================================
+// 4. Tensor
+// ================================================================================================
+//
+// A tensor is a *view*: a storage, a shape, strides and an offset. Element [i, j] of a matrix is
+// the storage's element offset + i * stride[0] + j * stride[1]. Transposing, slicing and
+// broadcasting change those few numbers and copy nothing; that is why a view shares memory with its
+// base.
+//
+// `Tensor` is a handle. Copying it, passing it and returning it copy a pointer: `auto y = x; y +=
+// 1;` changes x as well, as in Python.
+
+class Tensor;
+class Operand;
+class Node;
+
+// Options are written by name: `randn({3, 4}, {.dtype = float64, .requires_grad = true})`. The
+// first member forbids a list without names, which would compile and mean something else.
+struct ByName {
+  explicit constexpr ByName() = default;
+};
+struct TensorOptions {
+  ByName by_name = ByName();
+  std::optional<DType> dtype = {};  // left out: float32, or what the numbers given suggest
+  Device device = cpu;
+  bool requires_grad = false;
+};
+struct ReduceOptions {
+  ByName by_name = ByName();
+  bool keepdim = false;
+};
+struct BackwardOptions {
+  ByName by_name = ByName();
+  bool retain_graph = false;
+  bool create_graph = false;  // also record the backward pass itself; keeps the graph
+};
+
+// An integer argument. Unlike a plain int it has no default value, so that `{}` in its place is an
+// error rather than a silent 0.
+class Extent {
+ public:
+  template <Integer T>
+  constexpr Extent(T value) : value_(static_cast<std::int64_t>(value)) {}
+  constexpr operator std::int64_t() const { return value_; }
+
+ private:
+  std::int64_t value_;
+};
+
+// The first of several plain sizes, as in `zeros(3, 4)`. It takes the line along, because nothing
+// can follow a list of sizes.
+class First {
+ public:
+  template <Integer T>
+  constexpr First(T value, Loc here = Loc::here())
+      : loc(here), value_(static_cast<std::int64_t>(value)) {}
+  template <Integer... T>
+  constexpr Shape with(T... rest) const {
+    return Shape(value_, rest...);
+  }
+  constexpr std::int64_t value() const { return value_; }
+  Loc loc;
+
+ private:
+  std::int64_t value_;
+};
+
+using Hook = std::function<Tensor(const Tensor& gradient)>;  // an undefined result: unchanged
+
+// What a handle points to. One record is one tensor, however many handles it has.
+struct Record {
+  static void destroy(Record* record);
+  static void* operator new(std::size_t bytes) { return take_block(bytes); }
+  static void operator delete(void* block) { give_block(block, sizeof(Record)); }
+  ~Record();
+
+  std::atomic<int> handles{0};
+  DType dtype = float32;
+  bool requires_grad = false;  // asked for by the user: a leaf
+  bool retains_grad = false;
+  Id id = next_id();
+  Ref<Storage> storage;
+  std::int64_t offset = 0;  // in elements, as are the strides
+  Shape shape, strides;
+
+  Ref<Node> node;    // the operation that made it; null for a leaf and for plain data
+  Ref<Record> grad;  // a leaf's gradient; null: none yet
+
+  // A view remembers the tensor whose memory it shows. When a write changes what that base depends
+  // on, the base counts it, and each view sees that its own node is out of date.
+  Ref<Record> base;
+  std::uint32_t history = 0;
+
+  struct Extras {
+    std::string name;
+    std::vector<Hook> hooks;
+  };
+  std::unique_ptr<Extras> extras;
+
+  std::uint64_t mark = 0;  // scratch of a backward pass: which one was here last, and its place
+  std::int32_t place = 0;
+};
+
+class [[nodiscard]] Tensor {
+ public:
+  Tensor() = default;  // undefined: what grad() is before a backward pass
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  explicit Tensor(Ref<Record> record) : record_(std::move(record)) {}
+
+  // `y = x` makes the name y stand for x. `y[0] = x` writes into y, because y[0] is nobody's name.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & = default;
+  void operator=(const Operand& value) &&;
+  template <Number T>
+  Tensor& operator=(T) & = delete;  // write x.fill_(5.0)
+
+  // ---- Ask ----
+  bool defined() const { return static_cast<bool>(record_); }
+  Shape shape() const { return get().shape; }
+  std::int64_t size(Extent axis, Loc loc = Loc::here()) const;
+  int dim() const { return get().shape.size(); }
+  std::int64_t numel() const { return get().shape.numel(); }
+  DType dtype() const { return get().dtype; }
+  Device device() const { return get().storage->device; }
+  Shape stride() const { return get().strides; }
+  std::int64_t stride(Extent axis, Loc loc = Loc::here()) const;
+  std::int64_t storage_offset() const { return get().offset; }
+  bool is_contiguous() const;
+  bool is_view() const { return static_cast<bool>(get().base); }
+  bool shares_storage_with(const Tensor& other) const;
+  std::int64_t version() const { return get().storage->version.load(std::memory_order_relaxed); }
+  bool requires_grad() const { return get().requires_grad || node(); }
+  bool is_leaf() const { return !node(); }
+  bool retains_grad() const { return get().retains_grad; }
+  Tensor grad() const { return Tensor(get().grad); }
+  const Node* grad_fn() const { return node(); }
+  std::string name() const { return get().extras ? get().extras->name : std::string(); }
+  Id id() const { return get().id; }
+  Id storage_id() const { return get().storage->id; }
+
+  // The value of a tensor with one element. The explicit conversions do the same: float(loss).
+  template <class T = double>
+  T item(Loc loc = Loc::here()) const;
+  template <Number T>
+  explicit operator T() const {
+    return item<T>();
+  }
+  template <class T = double>
+  std::vector<T> to_vector() const;  // the elements in row-major order, converted
+  template <class T>
+  T* data() const;  // of the first element; T must be the C++ type of the dtype
+
+  // ---- Change kind ----
+  Tensor to(DType dtype, Loc loc = Loc::here()) const;
+  Tensor to(Device device, Loc loc = Loc::here()) const;
+  Tensor cpu(Loc loc = Loc::here()) const;
+  Tensor cuda(Loc loc = Loc::here()) const;
+  Tensor clone(Loc loc = Loc::here()) const;
+  Tensor contiguous(Loc loc = Loc::here()) const;
+  Tensor detach(Loc loc = Loc::here()) const;
+  const Tensor& requires_grad_(bool yes = true, Loc loc = Loc::here()) const&;
+  Tensor requires_grad_(bool yes = true, Loc loc = Loc::here()) &&;
+  const Tensor& named(const std::string& name) const&;
+  Tensor named(const std::string& name) &&;
+  const Tensor& retain_grad(Loc loc = Loc::here()) const;
+  // Calls `hook(gradient)` when the gradient of this tensor is complete; what it returns, if
+  // anything, takes the gradient's place.
+  template <class F>
+  void register_hook(F hook, Loc loc = Loc::here()) const;
+  void zero_grad() const;  // lets go of the gradient
+  void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;
+  void backward(BackwardOptions options = {}, Loc loc = Loc::here()) const;
+  void backward(const Tensor& gradient, BackwardOptions options = {}, Loc loc = Loc::here()) const;
+
+  // ---- Index: views of this tensor ----
+  Tensor operator[](const First& index) const;
+  Tensor select(Extent axis, Extent index, Loc loc = Loc::here()) const;
+  Tensor slice(Extent axis, Extent start, std::optional<std::int64_t> stop = {}, Extent step = 1,
+               Loc loc = Loc::here()) const;
+  Tensor narrow(Extent axis, Extent start, Extent length, Loc loc = Loc::here()) const;
+  Tensor at(Shape index, Loc loc = Loc::here()) const;  // x.at({i, j})
+  Tensor gather(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
+  class Rows;
+  Rows begin() const;  // over axis 0
+  Rows end() const;
+
+  // ---- Shape ----
+  Tensor view(Shape shape, Loc loc = Loc::here()) const;
+  template <Integer... T>
+  requires(sizeof...(T) > 0) Tensor view(First first, T... rest)
+  const { return view(first.with(rest...), first.loc); }
+  Tensor reshape(Shape shape, Loc loc = Loc::here()) const;
+  template <Integer... T>
+  requires(sizeof...(T) > 0) Tensor reshape(First first, T... rest)
+  const { return reshape(first.with(rest...), first.loc); }
+  Tensor flatten(Extent from = 0, Extent to = -1, Loc loc = Loc::here()) const;
+  Tensor transpose(Extent axis, Extent other, Loc loc = Loc::here()) const;
+  Tensor t(Loc loc = Loc::here()) const;
+  Tensor permute(Dims axes, Loc loc = Loc::here()) const;
+  template <Integer... T>
+  requires(sizeof...(T) > 0) Tensor permute(First first, T... rest)
+  const { return permute(first.with(rest...), first.loc); }
+  Tensor expand(Shape shape, Loc loc = Loc::here()) const;
+  template <Integer... T>
+  requires(sizeof...(T) > 0) Tensor expand(First first, T... rest)
+  const { return expand(first.with(rest...), first.loc); }
+  Tensor squeeze(Loc loc = Loc::here()) const;
+  Tensor squeeze(Extent axis, Loc loc = Loc::here()) const;
+  Tensor unsqueeze(Extent axis, Loc loc = Loc::here()) const;
+
+  // ---- Elementwise ----
+  Tensor pow(const Operand& exponent) const;
+  Tensor neg(Loc loc = Loc::here()) const;
+  Tensor abs(Loc loc = Loc::here()) const;
+  Tensor sign(Loc loc = Loc::here()) const;
+  Tensor exp(Loc loc = Loc::here()) const;
+  Tensor log(Loc loc = Loc::here()) const;
+  Tensor sqrt(Loc loc = Loc::here()) const;
+  Tensor square(Loc loc = Loc::here()) const;
+  Tensor sin(Loc loc = Loc::here()) const;
+  Tensor cos(Loc loc = Loc::here()) const;
+  Tensor tanh(Loc loc = Loc::here()) const;
+  Tensor sigmoid(Loc loc = Loc::here()) const;
+  Tensor relu(Loc loc = Loc::here()) const;
+  Tensor maximum(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor minimum(const Tensor& other, Loc loc = Loc::here()) const;
+
+  // ---- In place ----
+  const Tensor& add_(const Operand& other) const;
+  const Tensor& sub_(const Operand& other) const;
+  const Tensor& mul_(const Operand& other) const;
+  const Tensor& div_(const Operand& other) const;
+  const Tensor& copy_(const Operand& other) const;
+  const Tensor& fill_(Scalar value, Loc loc = Loc::here()) const;
+  const Tensor& zero_(Loc loc = Loc::here()) const;
+  Tensor& operator+=(const Operand& other) &;
+  Tensor& operator-=(const Operand& other) &;
+  Tensor& operator*=(const Operand& other) &;
+  Tensor& operator/=(const Operand& other) &;
+  void operator+=(const Operand& other) &&;
+  void operator-=(const Operand& other) &&;
+  void operator*=(const Operand& other) &&;
+  void operator/=(const Operand& other) &&;
+
+  // ---- Reduce ----
+  Tensor sum(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor mean(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor amax(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor amin(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor max(Loc loc = Loc::here()) const;
+  Tensor min(Loc loc = Loc::here()) const;
+  struct ValuesIndices max(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  struct ValuesIndices min(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor argmax(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor softmax(Extent axis, Loc loc = Loc::here()) const;
+  Tensor log_softmax(Extent axis, Loc loc = Loc::here()) const;
+
+  // ---- Linear algebra ----
+  Tensor matmul(const Tensor& other, Loc loc = Loc::here()) const;
+
+  friend Tensor operator+(const Operand& a, const Operand& b);
+  friend Tensor operator-(const Operand& a, const Operand& b);
+  friend Tensor operator*(const Operand& a, const Operand& b);
+  friend Tensor operator/(const Operand& a, const Operand& b);
+  friend Tensor operator-(const Operand& a);
+  friend Tensor operator==(const Operand& a, const Operand& b);
+  friend Tensor operator!=(const Operand& a, const Operand& b);
+  friend Tensor operator<(const Operand& a, const Operand& b);
+  friend Tensor operator<=(const Operand& a, const Operand& b);
+  friend Tensor operator>(const Operand& a, const Operand& b);
+  friend Tensor operator>=(const Operand& a, const Operand& b);
+  friend Tensor operator&(const Operand& a, const Operand& b);
+  friend Tensor operator|(const Operand& a, const Operand& b);
+  friend Tensor operator^(const Operand& a, const Operand& b);
+  friend Tensor operator~(const Operand& a);
+
+  // ---- For the chapters that follow ----
+  Record& get() const {
+    if (!record_) fail_undefined();
+    return *record_;
+  }
+  const Ref<Record>& handle() const { return record_; }
+  View elements() const {
+    const Record& r = get();
+    return {r.storage->data + r.offset * bytes_of(r.dtype), r.dtype, r.shape, r.strides,
+            r.storage->device};
+  }
+  Node* node() const;  // brought up to date if a write through another view has changed it
+
+ private:
+  [[noreturn]] static void fail_undefined();
+  Ref<Record> record_;
+};
+
+struct GradOptions {
+  ByName by_name = ByName();
+  bool retain_graph = false;
+  bool create_graph = false;
+  bool allow_unused = false;
+  std::vector<Tensor> grad_outputs = {};  // where an output is not a single number
+};
+
+struct ValuesIndices {
+  Tensor values, indices;
+};
+
+// What stands beside an operator: a tensor or a number, with the line of the source. It is made by
+// the compiler for the length of one call, and is never kept.
+class Operand {
+ public:
+  Operand(const Tensor& t, Loc here = Loc::here()) : tensor(&t), number(0), loc(here) {}
+  template <Number T>
+  Operand(T value, Loc here = Loc::here()) : number(value), loc(here) {}
+  Operand(Scalar value, Loc here = Loc::here()) : number(value), loc(here) {}
+  Operand(const Operand&) = delete;
+
+  const Tensor* tensor = nullptr;
+  Scalar number;
+  Loc loc;
+};
+
+// ---- What this thread is doing --------------------------------------------------------------------
+
+class Observer;  // chapter 14
+
+struct Sabotage {  // tests only: multiplies one gradient of one rule, and somebody has to notice
+  const char* op;
+  int slot;
+};
+
+struct Current {
+  bool grad_enabled = true;
+  bool anomaly = false;            // chapter 13
+  Observer* observer = nullptr;    // told of everything that happens; null: nobody watches
+  Id scope = 0;                    // the innermost open scope
+  Loc pinned = Loc::unknown();     // the line of the outermost call that is running
+  Loc last_line = Loc::unknown();  // the last line seen outside the system's headers
+  const Sabotage* sabotage = nullptr;
+};
+inline constinit thread_local Current current;
+
+// The line to name: that of the outermost call, because `softmax(x)` is what the student wrote, not
+// the subtraction inside it. Calls that come by way of a system header (std::accumulate, say) keep
+// the last line that was not in one.
+inline Loc line_of(Loc loc) {
+  if (current.pinned.line()) return current.pinned;
+  if (std::strncmp(loc.path(), "/usr/", 5) == 0) return current.last_line;
+  return current.last_line = loc;
+}
+
+class [[nodiscard]] Pin {  // while it lives, everything inside carries this line
+ public:
+  explicit Pin(Loc loc) : before_(current.pinned) { current.pinned = line_of(loc); }
+  ~Pin() { current.pinned = before_; }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+
+ private:
+  Loc before_;
+};
+
+class Quiet {  // while it lives, nobody is told of anything
+ public:
+  Quiet() : before_(std::exchange(current.observer, nullptr)) {}
+  ~Quiet() { current.observer = before_; }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  Observer* before_;
+};
+
+void tell_failed(const At& at, const std::string& text);  // chapter 14
+void tell_made(const Tensor& tensor, Loc loc);
+void tell_named(const Tensor& tensor);
+void tell_let_go(const Tensor& tensor);
+
+[[noreturn]] inline void fail(const At& at, const std::string& what, const std::string& hint) {
+  std::string text = std::string(at.op) + ": " + what + " at " + line_of(at.loc).text();
+  text += hint.empty() ? "." : ". Hint: " + hint;
+  if (current.observer) tell_failed(at, text);
+  throw Error(text);
+}
+
+[[noreturn]] inline void Tensor::fail_undefined() {
+  fail({"tensor", current.last_line}, "it is undefined, as grad() is before a backward pass",
+       "ask defined() first");
+}
+
+// Every operation asks first: are these tensors defined, and on one device?
+inline void check_together(const At& at, std::initializer_list<const Tensor*> inputs) {
+  const Tensor* first = nullptr;
+  for (const Tensor* x : inputs) {
+    if (!x->defined())
+      fail(at, "an input is undefined, as grad() is before a backward pass", "ask defined() first");
+    if (first && x->device() != first->device())
+      fail(at,
+           "the inputs are on different devices: " + first->device().text() + " and " +
+               x->device().text(),
+           "move one of them with .to(\"" + first->device().text() + "\")");
+    first = x;
+  }
+}
+
+// ---- Making tensors -------------------------------------------------------------------------------
+
+// The verbs used here are defined in chapter 7.
+void fill(const View& y, Scalar value);
+void copy(const View& y, const View& a);
+
+// A new dense tensor, its elements not initialised.
+inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
+  Ref<Record> record(new Record);
+  record->dtype = dtype;
+  record->shape = shape;
+  record->strides = contiguous_strides(shape);
+  record->storage = Storage::make(shape.numel() * bytes_of(dtype), device);
+  return Tensor(std::move(record));
+}
+
+inline void check_sizes(const Shape& shape, const At& at) {
+  double elements = 1;
+  for (std::int64_t size : shape) {
+    if (size < 0) fail(at, "a size is negative: " + to_string(shape));
+    elements *= static_cast<double>(size);
+  }
+  if (elements > 1e15) fail(at, to_string(shape) + " has too many elements for any memory");
+}
+
+// What every function that makes a tensor does first and last.
+inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
+                           const TensorOptions& options, Loc loc) {
+  const At at{op, loc};
+  check_sizes(shape, at);
+  if (options.requires_grad && !is_floating(dtype))
+    fail(at,
+         std::string("only floating point tensors can require gradients, not ") + name_of(dtype),
+         "write 2.0 instead of 2, or {.dtype = float32}");
+  return fresh(shape, dtype, options.device);
+}
+inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
+  x.get().requires_grad = options.requires_grad;
+  if (current.observer) tell_made(x, line_of(loc));
+  return x;
+}
+
+inline Tensor empty(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  Tensor x = begin_tensor("empty", shape, options.dtype.value_or(float32), options, loc);
+  return end_tensor(std::move(x), options, loc);
+}
+inline Tensor full(Shape shape, Scalar value, TensorOptions options = {}, Loc loc = Loc::here()) {
+  Tensor x = begin_tensor("full", shape, options.dtype.value_or(value.dtype()), options, loc);
+  fill(x.elements(), value);
+  return end_tensor(std::move(x), options, loc);
+}
+inline Tensor zeros(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  if (!options.dtype) options.dtype = float32;
+  return full(shape, 0, options, loc);
+}
+inline Tensor ones(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  if (!options.dtype) options.dtype = float32;
+  return full(shape, 1, options, loc);
+}
+template <Integer... T>
+requires(sizeof...(T) > 0) Tensor empty(First first, T... rest) {
+  return empty(first.with(rest...), {}, first.loc);
+}
+template <Integer... T>
+requires(sizeof...(T) > 0) Tensor zeros(First first, T... rest) {
+  return zeros(first.with(rest...), {}, first.loc);
+}
+template <Integer... T>
+requires(sizeof...(T) > 0) Tensor ones(First first, T... rest) {
+  return ones(first.with(rest...), {}, first.loc);
+}
+
+inline TensorOptions options_like(const Tensor& x, TensorOptions options) {
+  if (!options.dtype) options.dtype = x.dtype();
+  options.device = x.device();
+  return options;
+}
+inline Tensor empty_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return empty(x.shape(), options_like(x, options), loc);
+}
+inline Tensor zeros_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return zeros(x.shape(), options_like(x, options), loc);
+}
+inline Tensor ones_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return ones(x.shape(), options_like(x, options), loc);
+}
+inline Tensor full_like(const Tensor& x, Scalar value, TensorOptions options = {},
+                        Loc loc = Loc::here()) {
+  return full(x.shape(), value, options_like(x, options), loc);
+}
+
+// The numbers of a nested list: `tensor({{1., 2.}, {3., 4.}})` has shape [2, 2]. One recursive type
+// takes every depth; it is a plain literal, so that a large table costs the compiler nothing.
+class Nested {
+ public:
+  constexpr Nested() : list_(), is_list_(true) {}  // {}: an empty list
+  template <Number T>
+  constexpr Nested(T value) : number_(value) {}
+  constexpr Nested(std::initializer_list<Nested> list) : list_(list), is_list_(true) {}
+  template <Number T>
+  Nested(const std::vector<T>& values)
+      : values_(&values),
+        count_(static_cast<std::int64_t>(values.size())),
+        is_list_(true),
+        value_at_([](const void* v, std::int64_t i) {
+          return Scalar(static_cast<T>(
+              (*static_cast<const std::vector<T>*>(v))[static_cast<std::size_t>(i)]));
+        }),
+        number_(T{}) {}
+  template <Number T, std::size_t n>
+  Nested(const T (&values)[n])
+      : values_(&values),
+        count_(static_cast<std::int64_t>(n)),
+        is_list_(true),
+        value_at_(
+            [](const void* v, std::int64_t i) { return Scalar(static_cast<const T*>(v)[i]); }),
+        number_(T{}) {}
+  Nested(const Nested&) = delete;
+
+  Shape shape(const At& at) const {
+    Shape shape;
+    const Nested* here = this;
+    while (here->is_list_) {
+      shape.push_back(here->size());
+      if (here->values_ || here->size() == 0) break;
+      here = here->list_.begin();
+    }
+    check(shape, 0, at);
+    return shape;
+  }
+  // The kind of the numbers: a float anywhere makes them floats, else an integer, else bools.
+  DType dtype() const {
+    if (!is_list_ || values_) return number_.dtype();
+    if (list_.size() == 0) return float32;
+    DType t = boolean;
+    for (const Nested& item : list_) t = common_dtype(t, item.dtype());
+    return t;
+  }
+  template <class T>
+  T* write(T* to) const {
+    if (!is_list_) *to++ = number_.to<T>();
+    for (std::int64_t i = 0; values_ && i < count_; ++i)
+      *to++ = value_at_(values_, i).template to<T>();
+    for (const Nested& item : list_) to = item.write(to);
+    return to;
+  }
+
+ private:
+  std::int64_t size() const { return values_ ? count_ : static_cast<std::int64_t>(list_.size()); }
+  void check(const Shape& shape, int depth, const At& at) const {
+    const bool leaf = depth == shape.size();
+    if (is_list_ == leaf || (is_list_ && size() != shape[depth]))
+      fail(at, "the nested list is ragged: its rows have different lengths");
+    for (const Nested& item : list_) item.check(shape, depth + 1, at);
+  }
+  std::initializer_list<Nested> list_;
+  const void* values_ = nullptr;
+  std::int64_t count_ = 0;
+  bool is_list_ = false;
+  Scalar (*value_at_)(const void*, std::int64_t) = nullptr;
+  Scalar number_ = 0;
+};
+
+// A tensor with these elements. Without a dtype: floats (also doubles) make float32, integers
+// int64, bools boolean.
+inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc = Loc::here()) {
+  const Shape shape = values.shape({"tensor", loc});
+  const DType dtype = options.dtype.value_or(values.dtype());
+  const Device device = std::exchange(options.device, cpu);
+  Tensor x = begin_tensor("tensor", shape, dtype, options, loc);
+  visit(dtype,
+        [&](auto zero) { values.write(reinterpret_cast<decltype(zero)*>(x.elements().data)); });
+  if (device != cpu) x = x.to(device, loc).detach();
+  return end_tensor(std::move(x), options, loc);
+}
+
+// start, start + step, ... below stop
+inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions options = {},
+                     Loc loc = Loc::here()) {
+  const At at{"arange", loc};
+  const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
+  const double length = std::ceil((stop.real() - start.real()) / step.real());
+  if (!(length >= 0)) fail(at, "the step does not lead from start to stop");
+  const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
+  Tensor x = begin_tensor("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = reinterpret_cast<T*>(x.elements().data);
+    for (std::int64_t i = 0; i < x.numel(); ++i)
+      to[i] = kind == int64 ? Scalar(start.whole() + i * step.whole()).to<T>()
+                            : Scalar(start.real() + static_cast<double>(i) * step.real()).to<T>();
+  });
+  return end_tensor(std::move(x), options, loc);
+}
+inline Tensor arange(Scalar stop, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return arange(0, stop, 1, options, loc);
+}
+// `count` numbers from start to stop, both included, evenly spaced
+inline Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options = {},
+                       Loc loc = Loc::here()) {
+  const DType dtype = options.dtype.value_or(float32);
+  Tensor x = begin_tensor("linspace", {std::int64_t{count}}, dtype, options, loc);
+  const double step = count > 1 ? (stop.real() - start.real()) / static_cast<double>(count - 1) : 0;
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = reinterpret_cast<T*>(x.elements().data);
+    for (std::int64_t i = 0; i < count; ++i)  // from both ends, so that both are exact
+      to[i] = Scalar(i < count / 2 ? start.real() + static_cast<double>(i) * step
+                                   : stop.real() - static_cast<double>(count - 1 - i) * step)
+                  .to<T>();
+  });
+  return end_tensor(std::move(x), options, loc);
+}
+inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
+  const DType dtype = options.dtype.value_or(float32);
+  Tensor x = begin_tensor("eye", {std::int64_t{n}, std::int64_t{n}}, dtype, options, loc);
+  fill(x.elements(), 0);
+  View diagonal = x.elements();
+  diagonal.shape = {std::int64_t{n}};
+  diagonal.strides = {n + 1};
+  fill(diagonal, 1);
+  return end_tensor(std::move(x), options, loc);
+}
+
+// A tensor over memory that the caller owns and that has to outlive it; `let_go` runs when the last
+// tensor that uses the memory is gone.
+inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
+                        std::function<void()> let_go = {}, Loc loc = Loc::here()) {
+  check_sizes(shape, {"from_blob", loc});
+  Ref<Record> record(new Record);
+  record->dtype = options.dtype.value_or(float32);
+  record->shape = shape;
+  record->strides = contiguous_strides(shape);
+  record->storage =
+      Storage::around(data, shape.numel() * bytes_of(record->dtype), std::move(let_go));
+  return end_tensor(Tensor(std::move(record)), options, loc);
+}
+
+// ---- Asking ---------------------------------------------------------------------------------------
+
+inline std::int64_t Tensor::size(Extent axis, Loc loc) const {
+  return get().shape[checked_axis(axis, dim(), {"size", loc})];
+}
+inline std::int64_t Tensor::stride(Extent axis, Loc loc) const {
+  return get().strides[checked_axis(axis, dim(), {"stride", loc})];
+}
+inline bool Tensor::is_contiguous() const {
+  const Record& r = get();
+  if (r.shape.numel() == 0) return true;
+  const Shape dense = contiguous_strides(r.shape);
+  for (int i = 0; i < r.shape.size(); ++i)
+    if (r.shape[i] != 1 && r.strides[i] != dense[i]) return false;
+  return true;
+}
+inline bool Tensor::shares_storage_with(const Tensor& other) const {
+  return get().storage.get() == other.get().storage.get();
+}
+template <class T>
+T* Tensor::data() const {
+  if (dtype_of<T>() != dtype() || sizeof(T) != bytes_of(dtype()))
+    fail({"data", current.last_line}, std::string("the elements are ") + name_of(dtype()));
+  return reinterpret_cast<T*>(elements().data);
+}
+
+// The elements in row-major order, as plain memory of the dtype asked for, on the processor.
+inline Tensor dense_copy(const Tensor& x, DType dtype) {
+  Tensor y = fresh(x.shape(), dtype);
+  copy(y.elements(), x.elements());
+  return y;
+}
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor dense = dense_copy(*this, dtype_of<T>());
+  std::vector<T> values;
+  values.reserve(static_cast<std::size_t>(numel()));
+  visit(dense.dtype(), [&](auto zero) {
+    const auto* from = reinterpret_cast<const decltype(zero)*>(dense.elements().data);
+    for (std::int64_t i = 0; i < numel(); ++i) values.push_back(static_cast<T>(from[i]));
+  });
+  return values;
+}
+template <class T>
+T Tensor::item(Loc loc) const {
+  if (numel() != 1)
+    fail({"item", loc}, "a tensor of shape " + to_string(shape()) + " is not one number",
+         "reduce it first, with sum() or mean(), or pick an element: x[0]");
+  return to_vector<T>()[0];
+}
+
+inline const Tensor& Tensor::named(const std::string& name) const& {
+  Record& r = get();
+  if (!r.extras) r.extras = std::make_unique<Record::Extras>();
+  r.extras->name = name;
+  if (current.observer) tell_named(*this);
+  return *this;
+}
+inline Tensor Tensor::named(const std::string& name) && {
+  std::as_const(*this).named(name);
+  return std::move(*this);
+}
+inline const Tensor& Tensor::requires_grad_(bool yes, Loc loc) const& {
+  const At at{"requires_grad_", loc};
+  if (node()) fail(at, "this tensor was computed, it is not a leaf", "use detach() to cut it off");
+  if (yes && !is_floating(dtype()))
+    fail(at,
+         std::string("only floating point tensors can require gradients, not ") + name_of(dtype()));
+  get().requires_grad = yes;
+  return *this;
+}
+inline Tensor Tensor::requires_grad_(bool yes, Loc loc) && {
+  std::as_const(*this).requires_grad_(yes, loc);
+  return std::move(*this);
+}
+inline void Tensor::zero_grad() const {
+  const bool had = static_cast<bool>(get().grad);
+  get().grad = {};
+  if (had && current.observer) tell_let_go(*this);
+}
+inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
+  if (grad.defined() && (grad.shape() != shape() || grad.dtype() != dtype()))
+    fail({"set_grad", loc}, "the gradient of a " + to_string(shape()) +
+                                " tensor has its shape and dtype, not " + to_string(grad.shape()) +
+                                " " + name_of(grad.dtype()));
+  get().grad = grad.handle();
+}
+
+// ---- Printing: the elements ----
+
+// --- Printing -----------------------------------------------------------------------------------
+//
+// A tensor prints as it does in PyTorch (the rules are those of torch/_tensor_str.py), with one
+// difference: a dtype is called float64, as in our programs, and not torch.float64.
+//
+//     tensor([[1.0000, 2.5000],
+//             [3.0000, 4.0000]], grad_fn=<MulBackward0>)
+//
+// It takes three steps: find the elements that are shown, write their numbers, lay out the words.
+
+namespace printing {
+inline constexpr std::size_t page_width = 80;
+inline constexpr std::size_t margin = 7;  // the columns that "tensor(" takes
+inline constexpr std::int64_t gap = -1;
+
+// The indices shown along an axis. A large tensor shows the first and the last three; `gap` stands
+// for all between.
+inline std::vector<std::int64_t> shown_indices(std::int64_t size, bool shorten) {
+  if (shorten && size > 6) return {0, 1, 2, gap, size - 3, size - 2, size - 1};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  return all;
+}
+
+// Reads the shown elements from `axis` inwards, in the order in which they are printed.
+template <class T>
+void read_shown(const View& view, bool shorten, int axis, const T* at, std::vector<T>& numbers) {
+  if (axis == view.shape.size()) return numbers.push_back(*at);
+  for (std::int64_t i : shown_indices(view.shape[axis], shorten))
+    if (i != gap) read_shown(view, shorten, axis + 1, at + i * view.strides[axis], numbers);
+}
+
+// The style that all numbers of a tensor share: 7 (and True), 7., 7.1250 or 7.1250e+00.
+enum class Style { plain, whole, fixed, scientific };
+
+// Zero, infinity and NaN look the same in every style, so they do not take part in choosing it.
+template <class T>
+bool has_a_say(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return x != 0 && std::isfinite(x);
+  else
+    return true;
+}
+
+// Floats without a fraction are written so. A wide range, or one far from 1, is scientific.
+template <class T>
+Style choose_style(const std::vector<T>& numbers) {
+  if (!std::is_floating_point_v<T>) return Style::plain;
+  double smallest = std::numeric_limits<double>::infinity(), largest = 0;
+  bool whole = true;
+  for (T number : numbers) {
+    const double size = std::abs(static_cast<double>(number));
+    if (!has_a_say(number)) continue;
+    smallest = std::min(smallest, size);
+    largest = std::max(largest, size);
+    whole = whole && size == std::floor(size);
+  }
+  if (largest / smallest > 1000 || largest > 1e8 || (!whole && smallest < 1e-4))
+    return Style::scientific;
+  return whole ? Style::whole : Style::fixed;
+}
+
+template <class T>
+std::string number_text(T x, Style style) {
+  if constexpr (std::is_same_v<T, bool>)
+    return x ? "True" : "False";
+  else if constexpr (std::is_integral_v<T>)
+    return std::to_string(x);
+  else {
+    if (std::isnan(x)) return "nan";  // without its sign, which means nothing
+    if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+    const auto format =
+        style == Style::scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    char text[32];  // to_chars, because printf asks the locale for its decimal point
+    char* end = std::to_chars(text, text + sizeof text, static_cast<double>(x), format,
+                              style == Style::whole ? 0 : 4)
+                    .ptr;
+    return std::string(text, end) + (style == Style::whole ? "." : "");
+  }
+}
+
+// The numbers as words, filled up with spaces to one width so that columns align. Zeros, infinities
+// and NaNs have no say in the width either: where they are longer they stick out, as in PyTorch.
+struct Words {
+  std::vector<std::string> list;
+  std::size_t width = 1, next = 0;
+};
+template <class T>
+Words write_numbers(const std::vector<T>& numbers) {
+  const Style style = choose_style(numbers);
+  Words words;
+  for (T number : numbers) {
+    words.list.push_back(number_text(number, style));
+    if (has_a_say(number)) words.width = std::max(words.width, words.list.back().size());
+  }
+  for (std::string& word : words.list)
+    if (word.size() < words.width) word.insert(0, words.width - word.size(), ' ');
+  return words;
+}
+
+// The words from `axis` inwards, in brackets. A row of numbers is broken where the page ends;
+// between slices of n axes there are n line breaks.
+inline std::string lay_out(const Shape& shape, bool shorten, int axis, Words& words) {
+  const int inner_axes = shape.size() - axis - 1;
+  if (inner_axes < 0) return words.list[words.next++];
+  const bool row = inner_axes == 0;
+  const std::size_t indent = margin + static_cast<std::size_t>(axis);
+  const std::size_t per_line = row ? (page_width - indent) / (words.width + 2) : 1;
+  const std::size_t breaks = row ? 1 : static_cast<std::size_t>(inner_axes);
+  const std::string line_break = "," + std::string(breaks, '\n') + std::string(indent + 1, ' ');
+
+  std::string text = "[";
+  std::size_t count = 0;
+  for (std::int64_t i : shown_indices(shape[axis], shorten)) {
+    if (count > 0) text += count % per_line == 0 ? line_break : ", ";
+    text += i != gap ? lay_out(shape, shorten, axis + 1, words) : row ? " ..." : "...";
+    ++count;
+  }
+  return text + "]";
+}
+
+// Puts the remarks behind the numbers, each on a new line if it would not fit on this one.
+inline std::string add_remarks(std::string text, const std::vector<std::string>& remarks) {
+  std::size_t column = text.size() - (text.rfind('\n') + 1) + 2;  // 2 too many: PyTorch counts so
+  for (const std::string& remark : remarks) {
+    const bool fits = column + 2 + remark.size() <= page_width;
+    text += (fits ? ", " : ",\n" + std::string(margin, ' ')) + remark;
+    column = (fits ? column + 2 : margin) + remark.size();
+  }
+  return text + ")";
+}
+}  // namespace printing
+
+// The text of the tensor behind a view of the CPU's memory. `history` is "requires_grad=True" or
+// "grad_fn=<MulBackward0>", `device` is "cuda:0"; either may be empty.
+inline std::string print_elements(const View& view, const std::string& history = "",
+                                  const std::string& device = "") {
+  const bool empty = view.shape.numel() == 0;
+  const bool shorten = view.shape.numel() > 1000;
+  const std::string elements = visit(view.dtype, [&](auto zero) -> std::string {
+    using T = decltype(zero);
+    if (empty) return "[]";
+    std::vector<T> numbers;
+    printing::read_shown(view, shorten, 0, reinterpret_cast<const T*>(view.data), numbers);
+    printing::Words words = printing::write_numbers(numbers);
+    return printing::lay_out(view.shape, shorten, 0, words);
+  });
+
+  std::vector<std::string> remarks;
+  if (!device.empty()) remarks.push_back("device='" + device + "'");
+  if (empty && view.shape.size() != 1) {
+    const std::string sizes = to_string(view.shape);
+    remarks.push_back("size=(" + sizes.substr(1, sizes.size() - 2) + ")");
+  }
+  // The type is named where the numbers do not show it: 7 is an int64, 7. a float32.
+  if (view.dtype == float64 || (empty && view.dtype != float32))
+    remarks.push_back(std::string("dtype=") + name_of(view.dtype));
+  if (!history.empty()) remarks.push_back(history);
+  return printing::add_remarks("tensor(" + elements, remarks);
+}
+
+// The text that PyTorch prints.
+std::string to_string(const Tensor& x);
+template <class Char, class Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
+                                             const Tensor& x) {
+  return out << to_string(x).c_str();
+}
+template <class Char, class Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
+                                             const Shape& shape) {
+  return out << to_string(shape).c_str();
+}
+template <class Char, class Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, DType dtype) {
+  return out << name_of(dtype);
+}
+template <class Char, class Traits>
+std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, Device device) {
+  return out << device.text().c_str();
+}
+
+// ================================================================================================
+// 5. Walking memory
+// ================================================================================================
+//
+// A tensor has up to eight axes, and a processor likes one: a long row and a plain loop over it. So
+// every verb of chapter 7 comes in two halves. The *row* is that plain loop; it knows the type and
+// the formula. The *walk* knows neither. It visits the rows of several views of the same shape in
+// step, like the odometer of a car: the last axis is the row, and when a row is done, the
+// next-to-last wheel turns by one; a wheel that has come round turns the one before it.
+//
+// Most tensors have fewer axes than they seem to. [1, 64, 1, 100] dense in memory is one row of
+// 6400 elements. So before it starts, a walk drops axes of size 1 and merges neighbours that follow
+// one another in memory in *all* views. Broadcasting needs no code: an axis of stride 0 meets the
+// same element again and again.
+
+// One row of a walk: n elements, and for each view the first one and the step to the next, counted
+// in elements.
+using Row = void (*)(std::int64_t n, std::byte* const* data, const std::int64_t* steps);
+
+class Walk {
+ public:
+  static constexpr int most_views = 4;
+  static constexpr int most_axes = Shape::capacity + 2;
+
+  // Views of one shape. Axes are put in the order of the strides of views[order_by].
+  Walk(std::initializer_list<const View*> views, int order_by = 0);
+
+  int axes() const { return axes_; }
+  std::int64_t numel() const;
+
+  int views_ = 0;
+  int axes_ = 0;
+  std::int64_t sizes_[most_axes];
+  std::int64_t steps_[most_axes][most_views];  // in bytes
+  std::byte* data_[most_views];
+  std::int64_t bytes_[most_views];  // of an element
+
+  bool merge(int axis, std::int64_t size, const std::int64_t* steps);
+};
+
+inline Walk::Walk(std::initializer_list<const View*> views, int order_by) {
+  const Shape& shape = (*views.begin())->shape;
+  const Shape& order = views.begin()[order_by]->strides;
+  int sorted[Shape::capacity];
+  for (int i = 0; i < shape.size(); ++i) {
+    int at = i;
+    for (; at > 0 && order[sorted[at - 1]] < order[i]; --at) sorted[at] = sorted[at - 1];
+    sorted[at] = i;
+  }
+  for (const View* view : views) {
+    data_[views_] = view->data;
+    bytes_[views_++] = bytes_of(view->dtype);
+  }
+  for (int i = 0; i < shape.size(); ++i) {
+    const int axis = sorted[i];
+    if (shape[axis] == 1) continue;
+    std::int64_t steps[most_views];
+    for (int v = 0; v < views_; ++v) steps[v] = views.begin()[v]->strides[axis] * bytes_[v];
+    if (axes_ > 0 && merge(axes_ - 1, shape[axis], steps)) continue;
+    sizes_[axes_] = shape[axis];
+    for (int v = 0; v < views_; ++v) steps_[axes_][v] = steps[v];
+    ++axes_;
+  }
+}
+
+// Lets an axis swallow the one that follows it, if no view notices: one step of the outer axis must
+// be as long as all steps of the inner one.
+inline bool Walk::merge(int axis, std::int64_t size, const std::int64_t* steps) {
+  for (int v = 0; v < views_; ++v)
+    if (steps_[axis][v] != size * steps[v]) return false;
+  sizes_[axis] *= size;
+  for (int v = 0; v < views_; ++v) steps_[axis][v] = steps[v];
+  return true;
+}
+
+inline std::int64_t Walk::numel() const {
+  std::int64_t n = 1;
+  for (int i = 0; i < axes_; ++i) n *= sizes_[i];
+  return n;
+}
+
+// The wheels: where each view stands, and the next place. The last `inner` axes stand still.
+class Odometer {
+ public:
+  Odometer(const Walk& walk, int inner) : walk_(walk), last_(walk.axes_ - inner - 1) {
+    for (int v = 0; v < walk.views_; ++v) data[v] = walk.data_[v];
+    for (int i = 0; i <= last_; ++i) index_[i] = 0;
+  }
+  // False when all wheels have come round.
+  bool next() {
+    for (int axis = last_; axis >= 0; --axis) {
+      const std::int64_t* steps = walk_.steps_[axis];
+      for (int v = 0; v < walk_.views_; ++v) data[v] += steps[v];
+      if (++index_[axis] < walk_.sizes_[axis]) return true;
+      for (int v = 0; v < walk_.views_; ++v) data[v] -= steps[v] * walk_.sizes_[axis];
+      index_[axis] = 0;
+    }
+    return false;
+  }
+  std::byte* data[Walk::most_views];
+
+ private:
+  const Walk& walk_;
+  int last_;
+  std::int64_t index_[Walk::most_axes];
+};
+
+inline void run(const Walk& walk, Row row) {
+  const std::int64_t one_step[Walk::most_views] = {};
+  if (walk.axes_ == 0) return row(1, walk.data_, one_step);
+  if (walk.numel() == 0) return;
+  std::int64_t steps[Walk::most_views];
+  for (int v = 0; v < walk.views_; ++v) steps[v] = walk.steps_[walk.axes_ - 1][v] / walk.bytes_[v];
+  const std::int64_t n = walk.sizes_[walk.axes_ - 1];
+  Odometer odometer(walk, 1);
+  do row(n, odometer.data, steps);
+  while (odometer.next());
+}
+
+// ================================================================================================
+// 6. Formulas
+// ================================================================================================
+//
+// What an operation does with single numbers: one functor a formula, one place for the processor
+// and the graphics card. A formula that has a meaning for some types only says so in its template
+// head, and the verbs of chapter 7 leave out the others.
+
+#ifdef __CUDACC__
+#define MINITENSOR_FORMULA __host__ __device__ static inline
+#else
+#define MINITENSOR_FORMULA [[gnu::always_inline]] static inline
+#endif
+
+template <class T>
+concept Real = std::is_floating_point_v<T>;
+template <class T>
+concept Truth = std::is_same_v<T, bool>;
+
+// Signed integers may not overflow in C++; unsigned ones wrap around, and so do ours.
+template <class T>
+struct Wrapping {
+  using type = T;
+};
+template <>
+struct Wrapping<std::int64_t> {
+  using type = std::uint64_t;
+};
+template <class T>
+using wrapping = typename Wrapping<T>::type;
+
+namespace formula {
+
+struct Add {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return static_cast<T>(wrapping<T>(a) + wrapping<T>(b));
+  }
+};
+struct Sub {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return static_cast<T>(wrapping<T>(a) - wrapping<T>(b));
+  }
+};
+struct Mul {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return static_cast<T>(wrapping<T>(a) * wrapping<T>(b));
+  }
+};
+struct Div {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a / b;
+  }
+};
+struct Pow {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::pow(a, b);
+  }
+  MINITENSOR_FORMULA std::int64_t of(std::int64_t a, std::int64_t b) {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    std::uint64_t y = 1, square = static_cast<std::uint64_t>(a);
+    for (; b > 0; b /= 2, square *= square)
+      if (b % 2) y *= square;
+    return static_cast<std::int64_t>(y);
+  }
+};
+struct Maximum {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Minimum {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Neg {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a) {
+    return static_cast<T>(-wrapping<T>(a));
+  }
+};
+struct Abs {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::abs(a);
+  }
+  MINITENSOR_FORMULA std::int64_t of(std::int64_t a) { return a < 0 ? Neg::of(a) : a; }
+};
+struct Sign {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a;
+  }
+};
+struct Square {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a) {
+    return Mul::of(a, a);
+  }
+};
+struct Relu {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a <= T(0) ? T(0) : a;
+  }
+};
+struct Exp {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::exp(a);
+  }
+};
+struct Expm1 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::expm1(a);
+  }
+};
+struct Log {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log(a);
+  }
+};
+struct Log1p {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log1p(a);
+  }
+};
+struct Sqrt {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sqrt(a);
+  }
+};
+struct Sin {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sin(a);
+  }
+};
+struct Cos {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::cos(a);
+  }
+};
+struct Tanh {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::tanh(a);
+  }
+};
+struct Sigmoid {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return T(1) / (T(1) + std::exp(-a));
+  }
+};
+struct Erf {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::erf(a);
+  }
+};
+struct Equal {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a != b;
+  }
+};
+struct Less {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <class T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a >= b;
+  }
+};
+struct And {
+  template <Truth T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a && b;
+  }
+};
+struct Or {
+  template <Truth T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a || b;
+  }
+};
+struct Xor {
+  template <Truth T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a != b;
+  }
+};
+struct Not {
+  template <Truth T>
+  MINITENSOR_FORMULA bool of(T a) {
+    return !a;
+  }
+};
+
+// Folding many numbers into one: the neutral element to start from, and how the next one joins.
+// `Wide` is the type in which this happens.
+template <class T>
+using wide = std::conditional_t<Real<T>, double, std::int64_t>;
+
+struct Sum {
+  template <class T>
+  using Wide = wide<T>;
+  template <class T>
+  static constexpr T neutral = T(0);
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Add::of(a, b);
+  }
+};
+struct Prod {
+  template <class T>
+  using Wide = wide<T>;
+  template <class T>
+  static constexpr T neutral = T(1);
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Mul::of(a, b);
+  }
+};
+struct Max {
+  template <class T>
+  using Wide = T;
+  template <class T>
+  static constexpr T neutral = Real<T> ? -std::numeric_limits<T>::infinity()
+                                       : std::numeric_limits<T>::lowest();
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Maximum::of(a, b);
+  }
+};
+struct Min {
+  template <class T>
+  using Wide = T;
+  template <class T>
+  static constexpr T neutral = Real<T> ? std::numeric_limits<T>::infinity()
+                                       : std::numeric_limits<T>::max();
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Minimum::of(a, b);
+  }
+};
+struct Any {
+  template <class T>
+  using Wide = bool;
+  template <class T>
+  static constexpr T neutral = false;
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a || b;
+  }
+};
+struct All {
+  template <class T>
+  using Wide = bool;
+  template <class T>
+  static constexpr T neutral = true;
+  template <class T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a && b;
+  }
+};
+
+// The number of a formula is its place in this list; another machine keeps its tables in this
+// order.
+template <class... F>
+struct List {
+  static constexpr int size = sizeof...(F);
+  template <class Wanted>
+  static constexpr int index_of() {
+    int i = 0;
+    const bool found = ((std::is_same_v<F, Wanted> || (++i, false)) || ...);
+    return found ? i : -1;
+  }
+};
+using Every =
+    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp, Expm1, Log,
+         Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Equal, NotEqual, Less, LessEqual, Greater,
+         GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All>;
+template <class F>
+constexpr int number_of = Every::index_of<F>();
+
+}  // namespace formula
+
+// ================================================================================================
+// 7. Machines
+// ================================================================================================
+//
+// A machine is what can hold elements and work on them. There are about a dozen verbs. Here are the
+// verbs of the processor; another machine is a table of the same verbs, and a View that lies
+// there sends the verb to it.
+
+struct Machine {
+  const char* name;
+  void* (*allocate)(Device device, std::int64_t bytes);
+  void (*release)(Device device, void* data);
+  void (*copy)(const View& y, const View& a);  // at least one of them lies on this machine
+  void (*fill)(const View& y, Scalar value);
+  void (*map)(int formula, const View& y, const View& a);
+  void (*zip)(int formula, const View& y, const View& a, const View& b);
+  void (*choose)(const View& y, const View& condition, const View& a, const View& b);
+  void (*reduce)(int formula, const View& y, const View& a);
+  void (*reduce_arg)(int formula, const View& values, const View& indices, const View& a, int axis);
+  void (*matmul)(const View& y, const View& a, const View& b);
+  void (*gather)(const View& y, const View& a, const View& index, int axis);
+  void (*scatter_add)(const View& y, const View& a, const View& index, int axis);
+  bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
+  void (*random)(const View& y, int distribution, std::uint64_t seed, std::uint64_t offset);
+  void (*synchronize)(Device device);
+};
+
+// The machine of the graphics cards. kernels.cu, when it is linked in, puts its table here.
+inline const Machine* cuda_machine = nullptr;
+
+// Null for the processor, whose verbs are called directly.
+inline const Machine* machine(Device device) {
+  if (device.kind == Device::cpu) return nullptr;
+  if (!cuda_machine)
+    throw Error("this program was built without kernels.cu: no device " + device.text());
+  return cuda_machine;
+}
+
+inline void* take_block(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
+inline void give_block(void* block, std::size_t) {
+  ::operator delete (block, std::align_val_t{64});
+}
+
+inline std::byte* allocate_on(Device device, std::int64_t bytes) {
+  return static_cast<std::byte*>(machine(device)->allocate(device, bytes));
+}
+inline void release_on(Device device, std::byte* data) { machine(device)->release(device, data); }
+
+template <class T>
+T* as(std::byte* data) {
+  return reinterpret_cast<T*>(data);
+}
+
+// One row function a dtype, null where the formula has no meaning.
+template <class F, class T>
+void map_row(std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+  using R = decltype(F::of(T{}));
+  R* y = as<R>(data[0]);
+  const T* a = as<T>(data[1]);
+  for (std::int64_t i = 0; i < n; ++i) y[i * steps[0]] = F::of(a[i * steps[1]]);
+}
+template <class F, class T>
+void zip_row(std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+  using R = decltype(F::of(T{}, T{}));
+  R* y = as<R>(data[0]);
+  const T *a = as<T>(data[1]), *b = as<T>(data[2]);
+  for (std::int64_t i = 0; i < n; ++i) y[i * steps[0]] = F::of(a[i * steps[1]], b[i * steps[2]]);
+}
+inline void refuse(bool defined, DType dtype) {
+  if (!defined) throw Error(std::string("a formula has no meaning for ") + name_of(dtype));
+}
+
+template <class F>
+void map(const View& y, const View& a) {
+  if (const Machine* other = machine(y.device)) return other->map(formula::number_of<F>, y, a);
+  visit(a.dtype, [&](auto t) {
+    constexpr bool defined = requires { F::of(t); };
+    refuse(defined, a.dtype);
+    if constexpr (defined) run(Walk({&y, &a}), map_row<F, decltype(t)>);
+  });
+}
+template <class F>
+void zip(const View& y, const View& a, const View& b) {
+  if (const Machine* other = machine(y.device)) return other->zip(formula::number_of<F>, y, a, b);
+  visit(a.dtype, [&](auto t) {
+    constexpr bool defined = requires { F::of(t, t); };
+    refuse(defined, a.dtype);
+    if constexpr (defined) run(Walk({&y, &a, &b}), zip_row<F, decltype(t)>);
+  });
+}
+inline void choose(const View& y, const View& condition, const View& a, const View& b) {
+  if (const Machine* other = machine(y.device)) return other->choose(y, condition, a, b);
+  visit(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    run(Walk({&y, &condition, &a, &b}),
+        [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+          for (std::int64_t i = 0; i < n; ++i)
+            as<T>(data[0])[i * steps[0]] = as<bool>(data[1])[i * steps[1]]
+                                               ? as<T>(data[2])[i * steps[2]]
+                                               : as<T>(data[3])[i * steps[3]];
+        });
+  });
+}
+
+template <class Y, class A>
+Y converted(A a) {
+  if constexpr (std::is_same_v<Y, bool>)
+    return a != A(0);
+  else if constexpr (Integer<Y> && Real<A>)
+    return to_integer(static_cast<double>(a));
+  else
+    return static_cast<Y>(a);
+}
+inline void copy(const View& y, const View& a) {
+  if (const Machine* other = machine(y.device)) return other->copy(y, a);
+  if (const Machine* other = machine(a.device)) return other->copy(y, a);
+  visit(y.dtype, [&](auto to) {
+    visit(a.dtype, [&](auto from) {
+      using Y = decltype(to);
+      using A = decltype(from);
+      run(Walk({&y, &a}), [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+        for (std::int64_t i = 0; i < n; ++i)
+          as<Y>(data[0])[i * steps[0]] = converted<Y>(as<A>(data[1])[i * steps[1]]);
+      });
+    });
+  });
+}
+inline void fill(const View& y, Scalar value) {
+  if (const Machine* other = machine(y.device)) return other->fill(y, value);
+  visit(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    T one = value.to<T>();
+    View a{
+        reinterpret_cast<std::byte*>(&one), y.dtype, y.shape, Shape::filled(y.shape.size(), 0), {}};
+    copy(y, a);
+  });
+}
+
+template <class F>
+void reduce(const View& y, const View& a) {
+  if (const Machine* other = machine(y.device)) return other->reduce(formula::number_of<F>, y, a);
+  visit(a.dtype, [&](auto t) {
+    using T = decltype(t);
+    using W = typename F::template Wide<T>;
+    using R = decltype(F::of(W{}, W{}));
+    const Shape dense = contiguous_strides(y.shape);
+    std::vector<R> wide(static_cast<std::size_t>(y.shape.numel()), 0);
+    std::unique_ptr<R[]> sums(new R[static_cast<std::size_t>(y.shape.numel())]);
+    for (std::int64_t i = 0; i < y.shape.numel(); ++i)
+      sums[static_cast<std::size_t>(i)] = F::template neutral<R>;
+    Odometer* none = nullptr;
+    (void)none;
+    View s{reinterpret_cast<std::byte*>(sums.get()),
+           dtype_of<R>(),
+           a.shape,
+           broadcast_strides(y.shape, dense, a.shape),
+           {}};
+    run(Walk({&s, &a}), [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+      R* sum = as<R>(data[0]);
+      const T* x = as<T>(data[1]);
+      for (std::int64_t i = 0; i < n; ++i)
+        sum[i * steps[0]] = F::of(sum[i * steps[0]], converted<R>(x[i * steps[1]]));
+    });
+    s.shape = y.shape;
+    s.strides = dense;
+    copy(y, s);
+  });
+}
+
+template <class F>
+void reduce_arg(const View& values, const View& indices, const View& a, int axis) {
+  if (const Machine* other = machine(a.device))
+    return other->reduce_arg(formula::number_of<F>, values, indices, a, axis);
+  visit(a.dtype, [&](auto t) {
+    using T = decltype(t);
+    const std::int64_t size = a.shape.empty() ? 1 : a.shape[axis];
+    View slice = a;
+    if (!a.shape.empty()) slice.shape[axis] = 1;
+    View number{nullptr, int64, slice.shape, Shape::filled(slice.shape.size(), 0), {}};
+    for (std::int64_t i = 0; i < size; ++i) {
+      number.data = reinterpret_cast<std::byte*>(&i);
+      if (i) slice.data += a.strides[axis] * bytes_of(a.dtype);
+      run(Walk({&values, &indices, &slice, &number}),
+          [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+            const std::int64_t at = *as<std::int64_t>(data[3]);
+            for (std::int64_t j = 0; j < n; ++j) {
+              T& best = as<T>(data[0])[j * steps[0]];
+              const T x = as<T>(data[2])[j * steps[2]];
+              if (at > 0 && !(best == best && (F::of(best, x) != best || x != x))) continue;
+              best = x;
+              as<std::int64_t>(data[1])[j * steps[1]] = at;
+            }
+          });
+    }
+  });
+}
+
+inline void matmul(const View& y, const View& a, const View& b) {
+  if (const Machine* other = machine(y.device)) return other->matmul(y, a, b);
+  fill(y, 0);
+  visit(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    // y[n, k, m] with stride 0 along k
+    const int d = y.shape.size();
+    View yy = y, aa = a, bb = b;
+    const std::int64_t k = a.shape.back(), m = y.shape.back();
+    for (View* v : {&yy, &aa, &bb}) v->shape = y.shape, v->shape.insert(d - 1, k);
+    yy.strides.insert(d - 1, 0);
+    aa.strides.push_back(0);
+    bb.strides.insert(d - 2, 0);
+    (void)m;
+    run(Walk({&yy, &aa, &bb}),
+        [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+          for (std::int64_t i = 0; i < n; ++i) {
+            T& sum = as<T>(data[0])[i * steps[0]];
+            sum = formula::Add::of(
+                sum, formula::Mul::of(as<T>(data[1])[i * steps[1]], as<T>(data[2])[i * steps[2]]));
+          }
+        });
+  });
+}
+
+inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_t& found) {
+  if (const Machine* other = machine(index.device))
+    return other->first_out_of_range(index, size, found);
+  if (index.shape.numel() == 0) return false;
+  Walk walk({&index});
+  Odometer odometer(walk, 0);
+  do {
+    found = *as<std::int64_t>(odometer.data[0]);
+    if (found < 0 || found >= size) return true;
+  } while (odometer.next());
+  return false;
+}
+
+inline void gather(const View& y, const View& a, const View& index, int axis) {
+  if (const Machine* other = machine(y.device)) return other->gather(y, a, index, axis);
+  visit(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    View from = a;
+    from.shape = y.shape;
+    std::int64_t stride = 0;
+    if (!y.shape.empty()) stride = std::exchange(from.strides[axis], 0);
+    View jump{reinterpret_cast<std::byte*>(&stride),
+              int64,
+              y.shape,
+              Shape::filled(y.shape.size(), 0),
+              {}};
+    run(Walk({&y, &from, &index, &jump}),
+        [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+          for (std::int64_t i = 0; i < n; ++i)
+            as<T>(data[0])[i * steps[0]] =
+                as<T>(data[1])[i * steps[1] + as<std::int64_t>(data[2])[i * steps[2]] *
+                                                  *as<std::int64_t>(data[3])];
+        });
+  });
+}
+
+inline void scatter_add(const View& y, const View& a, const View& index, int axis) {
+  if (const Machine* other = machine(y.device)) return other->scatter_add(y, a, index, axis);
+  visit(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    View to = y;
+    to.shape = a.shape;
+    std::int64_t stride = 0;
+    if (!y.shape.empty()) stride = std::exchange(to.strides[axis], 0);
+    View jump{reinterpret_cast<std::byte*>(&stride),
+              int64,
+              a.shape,
+              Shape::filled(y.shape.size(), 0),
+              {}};
+    run(Walk({&a, &to, &index, &jump}),
+        [](std::int64_t n, std::byte* const* data, const std::int64_t* steps) {
+          for (std::int64_t i = 0; i < n; ++i) {
+            T& sum = as<T>(data[1])[i * steps[1] + as<std::int64_t>(data[2])[i * steps[2]] *
+                                                       *as<std::int64_t>(data[3])];
+            sum = formula::Add::of(sum, as<T>(data[0])[i * steps[0]]);
+          }
+        });
+  });
+}
+
+// ================================================================================================
+// 8. Recording
+// ================================================================================================
+//
+// An operation that has an input with requires_grad leaves a *node* behind: which operation it was,
+// where its inputs came from, and the tensors that its backward rule will need. Nodes point to the
+// nodes of their inputs. That is the whole computation graph, and it was built by running your
+// code.
+
+// A few things kept in place, with room for more: most operations have one or two inputs.
+template <class T, int n>
+class Few {
+ public:
+  int size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  T& operator[](int i) { return i < n ? first_[i] : more_[static_cast<std::size_t>(i - n)]; }
+  const T& operator[](int i) const {
+    return i < n ? first_[i] : more_[static_cast<std::size_t>(i - n)];
+  }
+  T& back() { return (*this)[count_ - 1]; }
+  void push_back(T item) {
+    if (count_ < n)
+      first_[count_] = std::move(item);
+    else
+      more_.push_back(std::move(item));
+    ++count_;
+  }
+  void clear() {
+    for (int i = 0; i < count_ && i < n; ++i) first_[i] = T();
+    more_.clear();
+    count_ = 0;
+  }
+
+ private:
+  int count_ = 0;
+  T first_[n];
+  std::vector<T> more_;
+};
+
+// The facts of an operation: what a reader, the viewer, the documentation and the tests need to
+// know. The texts are written in the letters of chapter 0 and are checked against the rule by a
+// test.
+struct Facts {
+  const char* name;                             // "mul"
+  const char* symbol;                           // "×": what is drawn in its circle
+  const char* formula;                          // "a * b"
+  std::array<const char*, 3> derivatives = {};  // what each input receives: "dy * b", "dy * a"
+  const char* attributes = "";  // names of the plain numbers: "n", "axis start stop"
+  const char* node = "";        // as PyTorch prints it: "MulBackward0"
+};
+
+// The plain numbers written in a call: `x.pow(3)` has n = 3, `x.sum({0})` has the axes [0].
+struct Given {
+  double n = 0;
+  Shape dims;
+};
+
+// An operation saves the tensors that the derivatives it owes name, and no others: "dy * b" saves
+// b. The letters: a b c inputs, y the output, i an index or mask that the operation computed.
+inline constexpr std::string_view letters = "abcyi";
+constexpr unsigned letters_in(const char* text) {
+  auto in_word = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'); };
+  unsigned found = 0;
+  for (const char* p = text; p && *p; ++p) {
+    const std::size_t letter = letters.find(*p);
+    const bool alone = (p == text || !in_word(p[-1])) && !in_word(p[1]);
+    if (letter != std::string_view::npos && alone) found |= 1u << letter;
+  }
+  return found;
+}
+
+// Where an input came from: the node of the operation that made it, or the leaf itself.
+struct Edge {
+  Ref<Node> node;
+  Ref<Record> leaf;
+  bool wanted() const { return node || leaf; }
+};
+struct Input {
+  Edge from;
+  Id id = 0;
+  DType dtype = float32;
+  Device device;
+  Shape shape;
+};
+struct Saved {
+  char letter = 0;
+  Tensor tensor;             // without history, so that no tensor and node can hold each other
+  std::int64_t version = 0;  // when it was saved; a later one means that it was overwritten
+  bool geometry_only = false;
+};
+
+class Pass;      // chapter 9
+struct Recipe {  // an operation for the engine: its facts, its rule, and what each derivative needs
+  const Facts* facts;
+  void (*backward)(Node& node, Pass& pass, const Tensor& dy);
+  std::array<unsigned, 3> needs;
+  unsigned needs_for(int slot) const {
+    return needs[static_cast<std::size_t>(slot < 3 ? slot : 0)];
+  }
+};
+template <class Rule>
+inline constexpr Recipe recipe_of = {
+    &Rule::facts,
+    [](Node& node, Pass& pass, const Tensor& dy) {
+      Rule rule;
+      rule.begin(node, pass, dy);
+      rule.backward();
+    },
+    {letters_in(Rule::facts.derivatives[0]), letters_in(Rule::facts.derivatives[1]),
+     letters_in(Rule::facts.derivatives[2])}};
+
+class Node {
+ public:
+  Node(const Recipe& recipe, const Given& given, Loc loc);
+  ~Node();
+  static void destroy(Node* node);
+  static void* operator new(std::size_t bytes) { return take_block(bytes); }
+  static void operator delete(void* block) { give_block(block, sizeof(Node)); }
+
+  Id id() const { return id_; }
+  const char* name() const { return title ? title : recipe.facts->node; }  // "MulBackward0"
+  const Facts& facts() const { return *recipe.facts; }
+  Loc line() const { return loc; }
+  int input_count() const { return inputs.size(); }
+  Id input_id(int slot) const { return inputs[slot].id; }
+
+  std::atomic<int> handles{0};
+  const Recipe& recipe;
+  const Given given;
+  const Loc loc;
+  const Id scope = current.scope;
+  const char* title = nullptr;  // the composed operation of which this node is the result
+  Few<Input, 2> inputs;
+  Few<Saved, 2> saved;
+  bool released = false;  // a backward pass has used up what was saved
+  DType dtype = float32;  // of the result
+  Shape shape;
+  Id result = 0;
+
+  // Who wants to hear of this gradient besides the rule: hooks, and a tensor that retains it.
+  std::vector<Hook> hooks;
+  Record* retaining = nullptr;
+
+  std::uint64_t mark = 0;  // scratch of a backward pass, as in Record
+  std::int32_t place = 0;
+  Node* next_dead = nullptr;
+
+ private:
+  const Id id_ = next_id();
+};
+
+inline std::atomic<std::int64_t> node_count{0};
+// How many nodes exist in the whole program: a graph that nobody can reach any more has none.
+inline std::int64_t live_nodes() { return node_count.load(); }
+
+inline Node::Node(const Recipe& r, const Given& g, Loc l) : recipe(r), given(g), loc(l) {
+  node_count.fetch_add(1, std::memory_order_relaxed);
+}
+inline Node::~Node() {
+  if (retaining) retaining->retains_grad = false;
+  node_count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Letting go of a node lets go of its inputs' nodes, and so on: a chain of a million would need a
+// million nested calls. So a node that dies while another is being deleted waits in a list.
+inline void Node::destroy(Node* node) {
+  static constinit thread_local Node* waiting = nullptr;
+  static constinit thread_local bool deleting = false;
+  node->next_dead = std::exchange(waiting, node);
+  if (deleting) return;
+  deleting = true;
+  while (Node* next = waiting) {
+    waiting = next->next_dead;
+    delete next;
+  }
+  deleting = false;
+}
+
+// Another handle-independent look at the same tensor: same number, same elements, no history.
+inline Tensor alias_of(const Tensor& x) {
+  const Record& from = x.get();
+  Ref<Record> to(new Record);
+  to->id = from.id;
+  to->dtype = from.dtype;
+  to->storage = from.storage;
+  to->offset = from.offset;
+  to->shape = from.shape;
+  to->strides = from.strides;
+  return Tensor(std::move(to));
+}
+
+inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = false) {
+  const bool leaf = x.get().requires_grad;  // refuses to be written to, so it may be kept itself
+  node.saved.push_back({letter, leaf ? x : alias_of(x), x.version(), geometry_only});
+}
+
+using Inputs = std::span<const Tensor* const>;
+
+inline void attach_node(const Recipe& recipe, Tensor& y, Inputs inputs, Loc loc, const Given& given,
+                        const Tensor* index) {
+  Ref<Node> node(new Node(recipe, given, line_of(loc)));
+  unsigned needed = 0;
+  for (const Tensor* input : inputs) {
+    const Record& x = input->get();
+    Input in{{}, x.id, x.dtype, x.storage->device, x.shape};
+    if (Node* made_by = input->node())
+      in.from.node = Ref<Node>(made_by);
+    else if (x.requires_grad)
+      in.from.leaf = input->handle();
+    if (in.from.wanted()) needed |= recipe.needs_for(node->inputs.size());
+    node->inputs.push_back(std::move(in));
+  }
+  for (int i = 0; i < 3 && i < static_cast<int>(inputs.size()); ++i)
+    if (needed >> i & 1)
+      save(*node, letters[static_cast<std::size_t>(i)], *inputs[static_cast<std::size_t>(i)]);
+  if (needed >> 3 & 1) save(*node, 'y', y);
+  if (needed >> 4 & 1 && index) save(*node, 'i', *index);
+  Record& result = y.get();
+  node->dtype = result.dtype;
+  node->shape = result.shape;
+  node->result = result.id;
+  result.node = std::move(node);
+}
+
+void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs inputs,
+             const Tensor& y, const Tensor* index, Loc loc);
+
+// Every operation ends here. `y` has been computed; if an input wants a gradient, y gets a node,
+// and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
+inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc, const Given& given,
+                        const Tensor* index) {
+  if (current.grad_enabled && is_floating(y.dtype()))
+    for (const Tensor* input : inputs)
+      if (input->requires_grad()) {
+        attach_node(recipe, y, inputs, loc, given, index);
+        break;
+      }
+  if (current.observer)
+    tell_op(y.get().node.get(), *recipe.facts, given, inputs, y, index, line_of(loc));
+  return y;
+}
+template <class Rule>
+Tensor record(Tensor y, std::initializer_list<const Tensor*> inputs, Loc loc,
+              const Given& given = {}, const Tensor* index = nullptr) {
+  return record_as(recipe_of<Rule>, std::move(y), Inputs(inputs.begin(), inputs.size()), loc, given,
+                   index);
+}
+
+// ---- Turning the recorder off and on; scopes -----------------------------------------------------
+
+inline bool is_grad_enabled() { return current.grad_enabled; }
+
+class GradMode {  // on or off while it lives
+ public:
+  explicit GradMode(bool on) : before_(std::exchange(current.grad_enabled, on)) {}
+  ~GradMode() { current.grad_enabled = before_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+class NoGrad : GradMode {  // { NoGrad guard;  w -= 0.1 * w.grad(); }
+ public:
+  [[nodiscard("name it: NoGrad guard;")]] NoGrad() : GradMode(false) {}
+};
+class EnableGrad : GradMode {
+ public:
+  [[nodiscard("name it: EnableGrad guard;")]] EnableGrad() : GradMode(true) {}
+};
+
+void tell_scope_opens(Id scope, const char* name, bool composed, Loc loc);
+void tell_scope_closes(Id scope);
+
+// A named box around what happens while it lives. A composed operation opens one as well.
+class Scope {
+ public:
+  [[nodiscard("name it: Scope scope(\"encoder\");")]] explicit Scope(const std::string& name,
+                                                                     Loc loc = Loc::here())
+      : Scope(name.c_str(), false, loc) {}
+  ~Scope() {
+    current.scope = before_;
+    if (id_ && current.observer) tell_scope_closes(id_);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ protected:
+  Scope(const char* name, bool composed, Loc loc) : before_(current.scope) {
+    if (!current.observer) return;
+    current.scope = id_ = next_id();
+    tell_scope_opens(id_, name, composed, line_of(loc));
+  }
+
+ private:
+  Id before_;
+  Id id_ = 0;
+};
+
+// Names a result's node after the operation that the user called. (null: as its facts say)
+inline Tensor titled(const char* title, Tensor y) {
+  if (Node* node = y.get().node.get(); node && title) node->title = title;
+  return y;
+}
+
+// An operation that is made of others: all of them carry its caller's line.
+class Composed : Scope {
+ public:
+  Composed(const char* name, Loc loc) : Scope(name, true, loc), pin_(loc) {}
+
+ private:
+  Pin pin_;
+};
+
+// ================================================================================================
+// 9. Going backwards
+// ================================================================================================
+//
+// A pass visits the nodes from the result back to the leaves. Each node has received dy, the
+// gradient of what it made; its rule turns that into a gradient for each of its inputs and *gives*
+// it on. What several operations give to one tensor is added up. Because an input always has a
+// smaller number than what was made from it, going by falling number visits every node after all
+// that used it.
+
+void tell_pass_begins(Observer*, std::int64_t number, const std::vector<Tensor>& roots,
+                      const std::vector<Tensor>& seeds, const GradOptions& options,
+                      const std::vector<Tensor>* asked, Loc loc);
+void tell_pass_ends(Observer*, std::int64_t number);
+void tell_arrived(Observer*, std::int64_t number, const Node& node, int slot, const Tensor& before,
+                  const Tensor& given);
+void tell_hooked(Observer*, std::int64_t number, Id tensor, const Tensor& before,
+                 const Tensor& after);
+void tell_landed(Observer*, std::int64_t number, const Tensor& leaf, const Tensor& before);
+void check_not_nan(const Node& node, int slot, const Tensor& gradient);  // chapter 13
+Tensor copy_of(const Tensor& x);                                         // chapter 10
+void note_write(const Tensor& x, const char* by, Loc loc);
+
+class Pass {
+ public:
+  Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& seeds,
+       const std::vector<Tensor>* asked, const GradOptions& options, Loc loc);
+  std::vector<Tensor> run();  // the gradients asked for, if any were
+
+  // For rules: does anybody want the gradient of this input, and here it is.
+  bool wants(int slot) const;
+  void give(Node& node, int slot, Tensor gradient);
+
+ private:
+  struct Stop {  // a place that the pass comes through: a node or a leaf
+    Stop(Id i, Node* n, Record* l) : id(i), node(n), leaf(l) {}
+    Id id;
+    Node* node;
+    Record* leaf;
+    int first_edge = 0;    // of this node's inputs in edges_
+    bool needed = true;    // false: no way from here to a gradient that grad() was asked for
+    bool own_sum = false;  // `sum` was made here, so it may be added to in place
+    Tensor sum;
+  };
+  void collect();
+  void number_edges();
+  void find_needed();
+  int edge(const Stop& stop, int slot) const {
+    return edges_[static_cast<std::size_t>(stop.first_edge + slot)];
+  }
+  Stop& stop_at(int place) { return stops_[static_cast<std::size_t>(place)]; }
+  const Stop& stop_at(int place) const { return stops_[static_cast<std::size_t>(place)]; }
+  int place_of(const Tensor& x) const;
+  void visit(Stop& stop);
+  void run_rule(Node& node, const Tensor& dy);
+  void add(Stop& stop, const Tensor& gradient);
+  Tensor call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const;
+  void land(Record& leaf, Tensor gradient) const;
+
+  const std::vector<Tensor>& roots_;
+  const std::vector<Tensor>& seeds_;
+  const std::vector<Tensor>* asked_;
+  const GradOptions options_;
+  const Loc loc_;
+  std::int64_t number_ = 0;
+  Observer* watcher_ = nullptr;
+  std::vector<Stop> stops_;          // by falling id
+  std::vector<std::int32_t> edges_;  // for each input of each node: its place in stops_, or -1
+  std::vector<int> root_places_, asked_places_;
+  std::vector<Tensor> results_;
+  int now_ = 0;  // the place of the stop whose rule runs
+};
+
+// What a rule sees of the pass. A rule is a struct with its facts and a `backward()` that says, for
+// each input whose gradient is wanted, what it is: `if (wants(0)) give(0, dy * b());`
+class Rule {
+ public:
+  void begin(Node& node, Pass& pass, const Tensor& gradient) {
+    node_ = &node;
+    pass_ = &pass;
+    dy = gradient;
+  }
+
+ protected:
+  Tensor dy;
+  bool wants(int slot) const { return pass_->wants(slot); }
+  void give(int slot, Tensor gradient) const { pass_->give(*node_, slot, std::move(gradient)); }
+
+  // The saved tensors: the inputs, the output, and an index.
+  Tensor a() const { return saved('a'); }
+  Tensor b() const { return saved('b'); }
+  Tensor c() const { return saved('c'); }
+  Tensor y() const { return saved('y'); }
+  Tensor index() const { return saved('i'); }
+  // The plain numbers of the call, and the shapes of its inputs.
+  double n() const { return node_->given.n; }
+  const Shape& dims() const { return node_->given.dims; }
+  const Shape& shape(int slot) const { return node_->inputs[slot].shape; }
+  Device device(int slot) const { return node_->inputs[slot].device; }
+  int input_count() const { return node_->inputs.size(); }
+
+  Tensor saved(char letter) const;
+
+ private:
+  Node* node_ = nullptr;
+  Pass* pass_ = nullptr;
+};
+
+// " by add_ at line.cpp:7", for a message about a value that is gone.
+inline std::string last_write(const Storage& storage) {
+  return storage.written_by ? std::string(", written by ") + storage.written_by + " at " +
+                                  storage.written_at.text()
+                            : "";
+}
+
+// The tensor that was saved, as it was then. In a pass that is itself recorded it gets its history
+// back, so that the gradient can be differentiated once more.
+inline Tensor Rule::saved(char letter) const {
+  for (int k = 0; k < node_->saved.size(); ++k) {
+    const Saved& kept = node_->saved[k];
+    if (kept.letter != letter) continue;
+    if (kept.version != kept.tensor.version() && !kept.geometry_only)
+      fail({node_->facts().name, node_->loc},
+           "the value that its derivative needs (" + std::string(1, letter) +
+               ") was overwritten: it was saved at version " + std::to_string(kept.version) +
+               " and is now at version " + std::to_string(kept.tensor.version()) +
+               last_write(*kept.tensor.get().storage),
+           "write y = x + 1 instead of x += 1, or clone() before the write");
+    if (!current.grad_enabled || kept.geometry_only || kept.tensor.get().requires_grad)
+      return kept.tensor;
+    const std::size_t slot = letters.find(letter);
+    Ref<Node> made_by = letter == 'y' ? Ref<Node>(node_)
+                        : slot < 3    ? node_->inputs[static_cast<int>(slot)].from.node
+                                      : Ref<Node>();
+    Tensor x = alias_of(kept.tensor);
+    x.get().node = std::move(made_by);
+    return x;
+  }
+  fail({node_->facts().name, node_->loc},
+       std::string("its rule asks for ") + letter + ", which its facts do not name");
+}
+
+// ---- Undoing a broadcast -----------------------------------------------------------------------------
+//
+// Broadcasting copies an element to many places, so its gradient is the sum over those places: the
+// axes that were added or stretched are summed away.
+inline Shape folded_axes(const Shape& from, const Shape& to) {
+  Shape axes;
+  const int added = from.size() - to.size();
+  for (int i = 0; i < from.size(); ++i)
+    if (i < added || (to[i - added] == 1 && from[i] != 1)) axes.push_back(i);
+  return axes;
+}
+inline Tensor fold_to(const Tensor& gradient, const Shape& shape) {
+  if (gradient.shape() == shape) return gradient;
+  const Shape axes = folded_axes(gradient.shape(), shape);
+  const Tensor folded = axes.empty() ? gradient : gradient.sum(axes);
+  return folded.shape() == shape ? folded : folded.reshape(shape);
+}
+
+// ---- The pass -----------------------------------------------------------------------------------------
+
+inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& seeds,
+                  const std::vector<Tensor>* asked, const GradOptions& options, Loc loc)
+    : roots_(roots), seeds_(seeds), asked_(asked), options_(options), loc_(loc) {
+  static std::atomic<std::int64_t> passes{0};
+  number_ = ++passes;
+  // Marks in nodes say which pass saw them last. Two threads may collect from a graph they share,
+  // but not at the same moment; afterwards everything a pass needs stands in its own lists.
+  static std::mutex one_at_a_time;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  collect();
+  number_edges();
+  for (const Tensor& root : roots_) root_places_.push_back(place_of(root));
+  if (!asked_) return;
+  for (const Tensor& x : *asked_) asked_places_.push_back(place_of(x));
+  find_needed();
+}
+
+// Every node and leaf that the roots depend on, by falling number. The walk keeps its own list of
+// what to look at next: the call stack would not be deep enough for a graph of a million nodes.
+inline void Pass::collect() {
+  const auto pass = static_cast<std::uint64_t>(number_);
+  std::vector<Node*> open;
+  auto meet_node = [&](Node* node) {
+    if (std::exchange(node->mark, pass) != pass) open.push_back(node);
+  };
+  auto meet_leaf = [&](Record* leaf) {
+    if (std::exchange(leaf->mark, pass) != pass) stops_.push_back(Stop(leaf->id, nullptr, leaf));
+  };
+  for (const Tensor& root : roots_) {
+    if (Node* node = root.node())
+      meet_node(node);
+    else
+      meet_leaf(root.handle().get());
+  }
+  while (!open.empty()) {
+    Node* node = open.back();
+    open.pop_back();
+    stops_.push_back(Stop(node->id(), node, nullptr));
+    for (int slot = 0; slot < node->inputs.size(); ++slot) {
+      const Edge& from = node->inputs[slot].from;
+      if (from.node)
+        meet_node(from.node.get());
+      else if (from.leaf)
+        meet_leaf(from.leaf.get());
+    }
+  }
+  auto later = [](const Stop& a, const Stop& b) { return a.id > b.id; };
+  if (!std::is_sorted(stops_.begin(), stops_.end(), later))
+    std::sort(stops_.begin(), stops_.end(), later);
+}
+
+inline void Pass::number_edges() {
+  for (std::size_t i = 0; i < stops_.size(); ++i)
+    (stops_[i].node ? stops_[i].node->place : stops_[i].leaf->place) = static_cast<int>(i);
+  for (Stop& stop : stops_) {
+    stop.first_edge = static_cast<std::int32_t>(edges_.size());
+    for (int slot = 0; stop.node && slot < stop.node->inputs.size(); ++slot) {
+      const Edge& from = stop.node->inputs[slot].from;
+      edges_.push_back(from.node ? from.node->place : from.leaf ? from.leaf->place : -1);
+    }
+  }
+}
+
+// For grad(x): only what lies between the roots and x has to be computed.
+inline void Pass::find_needed() {
+  for (Stop& stop : stops_) stop.needed = false;
+  for (int place : asked_places_)
+    if (place >= 0) stop_at(place).needed = true;
+  for (std::size_t i = stops_.size(); i-- > 0;)
+    for (int slot = 0; stops_[i].node && slot < stops_[i].node->inputs.size(); ++slot) {
+      const int place = edge(stops_[i], slot);
+      if (place >= 0 && stop_at(place).needed) stops_[i].needed = true;
+    }
+}
+
+inline int Pass::place_of(const Tensor& x) const {
+  const auto pass = static_cast<std::uint64_t>(number_);
+  if (Node* node = x.node()) return node->mark == pass ? node->place : -1;
+  return x.get().mark == pass ? x.get().place : -1;
+}
+
+inline std::vector<Tensor> Pass::run() {
+  watcher_ = current.observer;
+  if (watcher_)
+    tell_pass_begins(watcher_, number_, roots_, seeds_, options_, asked_, line_of(loc_));
+  results_.resize(asked_ ? asked_->size() : 0);
+  {
+    const GradMode mode(options_.create_graph);
+    for (std::size_t i = 0; i < roots_.size(); ++i) add(stop_at(root_places_[i]), seeds_[i]);
+    for (now_ = 0; now_ < static_cast<int>(stops_.size()); ++now_) {
+      Stop& stop = stop_at(now_);
+      if (stop.needed && stop.sum.defined()) visit(stop);
+    }
+  }
+  if (watcher_) tell_pass_ends(watcher_, number_);
+  return std::move(results_);
+}
+
+// The gradient of this stop is complete: everything that used it came before.
+inline void Pass::visit(Stop& stop) {
+  Tensor gradient = std::move(stop.sum);
+  Node* node = stop.node;
+  const std::vector<Hook>* hooks = node                ? &node->hooks
+                                   : stop.leaf->extras ? &stop.leaf->extras->hooks
+                                                       : nullptr;
+  if (hooks && !hooks->empty())
+    gradient = call_hooks(*hooks, node ? node->result : stop.leaf->id, std::move(gradient));
+  for (std::size_t k = 0; k < asked_places_.size(); ++k)
+    if (asked_places_[k] == now_) results_[k] = gradient;
+  if (!node) {
+    if (!asked_) land(*stop.leaf, std::move(gradient));
+    return;
+  }
+  if (node->retaining) land(*node->retaining, gradient);
+  bool owes = false;
+  for (int slot = 0; slot < node->inputs.size(); ++slot) owes = owes || wants(slot);
+  if (owes) run_rule(*node, gradient);
+}
+
+inline void Pass::run_rule(Node& node, const Tensor& dy) {
+  const Pin pin(node.loc);
+  if (node.released)
+    fail({"backward", node.loc},
+         std::string("what ") + node.facts().name +
+             " saved is gone, an earlier backward pass used it",
+         "write backward({.retain_graph = true}) in that earlier pass");
+  if (options_.create_graph) {
+    const Scope scope(std::string("gradient of ") + node.facts().name, node.loc);
+    node.recipe.backward(node, *this, dy);
+    return;
+  }
+  {
+    const Quiet quiet;
+    node.recipe.backward(node, *this, dy);
+  }
+  if (options_.retain_graph || node.saved.empty()) return;
+  node.saved.clear();
+  node.released = true;
+}
+
+inline bool Pass::wants(int slot) const {
+  const int place = edge(stop_at(now_), slot);
+  return place >= 0 && stop_at(place).needed;
+}
+
+// The one place where a gradient crosses an edge: it takes the type and the shape of the input.
+inline void Pass::give(Node& node, int slot, Tensor gradient) {
+  if (!wants(slot)) return;
+  const Input& input = node.inputs[slot];
+  const Tensor before = gradient;
+  if (gradient.dtype() != input.dtype) gradient = gradient.to(input.dtype);
+  gradient = fold_to(gradient, input.shape);
+  if (current.sabotage && current.sabotage->slot == slot &&
+      std::strcmp(current.sabotage->op, node.facts().name) == 0)
+    gradient = gradient * 1.01;
+  if (current.anomaly) check_not_nan(node, slot, gradient);
+  if (watcher_) tell_arrived(watcher_, number_, node, slot, before, gradient);
+  add(stop_at(edge(stop_at(now_), slot)), gradient);
+}
+
+// Contributions are added up. A sum that this pass made may grow in place; the first contribution
+// may not, since others can hold it too.
+inline void Pass::add(Stop& stop, const Tensor& gradient) {
+  if (!stop.sum.defined()) {
+    stop.sum = gradient;
+  } else if (stop.own_sum && !options_.create_graph) {
+    zip<formula::Add>(stop.sum.elements(), stop.sum.elements(), gradient.elements());
+  } else {
+    const Quiet quiet;
+    stop.sum = stop.sum + gradient;
+    stop.own_sum = true;
+  }
+}
+
+inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const {
+  for (const Hook& hook : std::vector<Hook>(hooks)) {  // a copy: a hook may register another
+    const Tensor before = gradient;
+    if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
+    if (watcher_) tell_hooked(watcher_, number_, tensor, before, gradient);
+  }
+  return gradient;
+}
+
+// Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
+inline void Pass::land(Record& leaf, Tensor gradient) const {
+  const Quiet quiet;
+  const Tensor old(leaf.grad);
+  const Tensor before = watcher_ && old.defined() ? old.clone() : old;
+  if (!old.defined()) {
+    const bool ours_alone = gradient.handle().only_one() && gradient.get().storage.only_one();
+    const Tensor fresh =
+        ours_alone && gradient.is_contiguous() ? std::move(gradient) : copy_of(gradient);
+    leaf.grad = fresh.handle();
+  } else if (options_.create_graph) {
+    leaf.grad = (old + gradient).handle();
+  } else {
+    zip<formula::Add>(old.elements(), old.elements(), gradient.elements());
+    note_write(old, "backward", loc_);
+  }
+  if (watcher_) tell_landed(watcher_, number_, Tensor(Ref<Record>(&leaf)), before);
+}
+
+// ---- Starting a pass ----------------------------------------------------------------------------------
+
+inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at) {
+  if (!y.requires_grad())
+    fail(at, "this tensor does not require grad: nothing that leads to it was recorded",
+         "make a leaf with {.requires_grad = true} and compute outside of NoGrad");
+  if (!gradient.defined()) {
+    if (y.numel() != 1)
+      fail(at,
+           "only a single number has an implied gradient of 1, and the shape is " +
+               to_string(y.shape()),
+           "reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
+    const Quiet quiet;
+    return ones_like(y);
+  }
+  if (gradient.shape() != y.shape())
+    fail(at, "the gradient has shape " + to_string(gradient.shape()) + ", and the tensor " +
+                 to_string(y.shape()));
+  return gradient.dtype() == y.dtype() ? gradient : gradient.to(y.dtype());
+}
+
+inline void Tensor::backward(const Tensor& gradient, BackwardOptions options, Loc loc) const {
+  check_together({"backward", loc}, {this});
+  const std::vector<Tensor> roots{*this}, seeds{checked_seed(*this, gradient, {"backward", loc})};
+  GradOptions how;
+  how.retain_graph = options.retain_graph || options.create_graph;
+  how.create_graph = options.create_graph;
+  Pass(roots, seeds, nullptr, how, loc).run();
+}
+inline void Tensor::backward(BackwardOptions options, Loc loc) const {
+  backward(Tensor(), options, loc);
+}
+
+// The gradients of `outputs` with respect to `inputs`, without touching any grad().
+inline std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
+                                const std::vector<Tensor>& inputs, GradOptions options = {},
+                                Loc loc = Loc::here()) {
+  const At at{"grad", loc};
+  std::vector<Tensor> seeds;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_together(at, {&outputs[i]});
+    seeds.push_back(checked_seed(
+        outputs[i], i < options.grad_outputs.size() ? options.grad_outputs[i] : Tensor(), at));
+  }
+  for (const Tensor& x : inputs) {
+    check_together(at, {&x});
+    if (!x.requires_grad())
+      fail(at, "an input does not require grad", "make it with {.requires_grad = true}");
+  }
+  options.retain_graph = options.retain_graph || options.create_graph;
+  std::vector<Tensor> gradients = Pass(outputs, seeds, &inputs, options, loc).run();
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (!gradients[i].defined() && !options.allow_unused)
+      fail(at, "input " + std::to_string(i) + " was not used to compute the output",
+           "with {.allow_unused = true} its gradient is undefined instead");
+  return gradients;
+}
+inline std::vector<Tensor> grad(const Tensor& output, const std::vector<Tensor>& inputs,
+                                GradOptions options = {}, Loc loc = Loc::here()) {
+  return grad(std::vector<Tensor>{output}, inputs, std::move(options), loc);
+}
+inline std::vector<Tensor> grad(const Tensor& output, const Tensor& input, GradOptions options = {},
+                                Loc loc = Loc::here()) {
+  return grad(std::vector<Tensor>{output}, std::vector<Tensor>{input}, std::move(options), loc);
+}
+
+template <class F>
+void Tensor::register_hook(F hook, Loc loc) const {
+  if (!requires_grad())
+    fail({"register_hook", loc}, "this tensor does not require grad, so no gradient will come");
+  Hook wrapped = [hook = std::move(hook)](const Tensor& gradient) mutable {
+    if constexpr (std::is_void_v<decltype(hook(gradient))>)
+      return hook(gradient), Tensor();
+    else
+      return Tensor(hook(gradient));
+  };
+  if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
+  if (!get().extras) get().extras = std::make_unique<Record::Extras>();
+  get().extras->hooks.push_back(std::move(wrapped));
+}
+inline const Tensor& Tensor::retain_grad(Loc loc) const {
+  if (!requires_grad())
+    fail({"retain_grad", loc}, "this tensor does not require grad, so no gradient will come");
+  if (Node* made_by = node()) {
+    made_by->retaining = &get();
+    get().retains_grad = true;
+  }
+  return *this;
+}
+
+inline Record::~Record() {
+  if (retains_grad && node && node->retaining == this) node->retaining = nullptr;
+}
+inline void Record::destroy(Record* record) { delete record; }
+
+// ================================================================================================
+// 10. Operations
+// ================================================================================================
+//
+// One box an operation: its facts, its rule, and the function that you call. The rule is the same
+// mathematics as the text in the facts, written with tensors, so that a recorded backward pass
+// gives second derivatives, and a graphics card needs no rules of its own.
+
+// ---- What the boxes share -------------------------------------------------------------------------
+
+// The type in which two tensors meet: chapter 2's rule, in which a 0-d tensor counts as a number.
+inline DType promote(const Tensor& a, const Tensor& b) {
+  const bool a_has_axes = a.dim() > 0, b_has_axes = b.dim() > 0;
+  if (a_has_axes == b_has_axes) return common_dtype(a.dtype(), b.dtype());
+  const DType strong = a_has_axes ? a.dtype() : b.dtype();
+  const DType weak = a_has_axes ? b.dtype() : a.dtype();
+  return kind_of(weak) > kind_of(strong) ? weak : strong;
+}
+inline DType promote(const Tensor& a, Scalar n) {
+  return kind_of(n.dtype()) > kind_of(a.dtype()) ? n.dtype() : a.dtype();
+}
+inline DType as_float(DType t) { return is_floating(t) ? t : float32; }
+
+// The same elements in another type; itself if it has that type already. Not recorded.
+inline Tensor converted(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor y = fresh(x.shape(), dtype, x.device());
+  copy(y.elements(), x.elements());
+  return y;
+}
+inline Tensor copy_of(const Tensor& x) {  // dense, in memory of its own; not recorded
+  Tensor y = fresh(x.shape(), x.dtype(), x.device());
+  copy(y.elements(), x.elements());
+  return y;
+}
+inline View broadcast_to(View view, const Shape& shape) {
+  view.strides = broadcast_strides(view.shape, view.strides, shape);
+  view.shape = shape;
+  return view;
+}
+// A number as a view: one element, met again and again.
+class Constant {
+ public:
+  Constant(Scalar number, DType dtype, const Shape& shape)
+      : view{bytes_, dtype, shape, Shape::filled(shape.size(), 0), cpu} {
+    visit(dtype, [&](auto zero) {
+      const auto value = number.to<decltype(zero)>();
+      std::memcpy(bytes_, &value, sizeof value);
+    });
+  }
+  Constant(const Constant&) = delete;
+
+ private:
+  alignas(8) std::byte bytes_[8];
+
+ public:
+  const View view;
+};
+
+// y = f(a), element by element; integers become floats first.
+template <class R>
+Tensor unary(const Tensor& a, Loc loc) {
+  check_together({R::facts.name, loc}, {&a});
+  const Tensor x = converted(a, R::in_integers ? a.dtype() : as_float(a.dtype()));
+  Tensor y = fresh(x.shape(), x.dtype(), x.device());
+  map<typename R::Formula>(y.elements(), x.elements());
+  return record<R>(std::move(y), {&a}, loc);
+}
+
+// y = f(a, b), broadcast.
+template <class R>
+Tensor binary(const Tensor& a, const Tensor& b, Loc loc) {
+  const At at{R::facts.name, loc};
+  check_together(at, {&a, &b});
+  const DType common = promote(a, b);
+  const DType in = R::in_integers ? common : as_float(common);
+  Tensor y =
+      fresh(broadcast_shapes(a.shape(), b.shape(), at), R::makes_bools ? boolean : in, a.device());
+  const View to = y.elements();
+  zip<typename R::Formula>(to, broadcast_to(converted(a, in).elements(), to.shape),
+                           broadcast_to(converted(b, in).elements(), to.shape));
+  return record<R>(std::move(y), {&a, &b}, loc);
+}
+
+// y = f(a, n) with a plain number; or f(n, a).
+template <class R>
+Tensor with_number(const Tensor& a, Scalar n, Loc loc) {
+  check_together({R::facts.name, loc}, {&a});
+  const DType common = promote(a, n);
+  const DType in = R::in_integers ? common : as_float(common);
+  Tensor y = fresh(a.shape(), R::makes_bools ? boolean : in, a.device());
+  const Tensor x = converted(a, in);
+  const Constant number(n, in, a.shape());
+  if (R::number_first)
+    zip<typename R::Formula>(y.elements(), number.view, x.elements());
+  else
+    zip<typename R::Formula>(y.elements(), x.elements(), number.view);
+  return record<R>(std::move(y), {&a}, loc, {n.real(), {}});
+}
+
+// An operator's operands: tensors, or a tensor and a number.
+template <class TT, class TN, class NT>
+Tensor dispatch(const Operand& a, const Operand& b) {
+  if (a.tensor && b.tensor) return binary<TT>(*a.tensor, *b.tensor, b.loc);
+  if (a.tensor) return with_number<TN>(*a.tensor, b.number, b.loc);
+  return with_number<NT>(*b.tensor, a.number, b.loc);
+}
+
+Tensor where(const Tensor& condition, const Operand& a, const Operand& b);
+
+namespace rule {
+
+struct Elementwise : Rule {                    // unless a box says otherwise
+  static constexpr bool in_integers = true;    // integers stay integers
+  static constexpr bool makes_bools = false;   // comparisons do
+  static constexpr bool number_first = false;  // f(n, a) rather than f(a, n)
+};
+
+// ---- Addition -------------------------------------------------------------------------------------
+
+struct Add : Elementwise {
+  using Formula = formula::Add;
+  static constexpr Facts facts = {.name = "add",
+                                  .symbol = "+",
+                                  .formula = "a + b",
+                                  .derivatives = {"dy", "dy"},
+                                  .node = "AddBackward0"};
+  void backward() {
+    give(0, dy);
+    give(1, dy);
+  }
+};
+struct AddNumber : Elementwise {
+  using Formula = formula::Add;
+  static constexpr Facts facts = {.name = "add_number",
+                                  .symbol = "+n",
+                                  .formula = "a + n",
+                                  .derivatives = {"dy"},
+                                  .attributes = "n",
+                                  .node = "AddBackward0"};
+  void backward() { give(0, dy); }
+};
+
+// ---- Subtraction ----------------------------------------------------------------------------------
+
+struct Sub : Elementwise {
+  using Formula = formula::Sub;
+  static constexpr Facts facts = {.name = "sub",
+                                  .symbol = "−",
+                                  .formula = "a - b",
+                                  .derivatives = {"dy", "-dy"},
+                                  .node = "SubBackward0"};
+  void backward() {
+    give(0, dy);
+    if (wants(1)) give(1, -dy);
+  }
+};
+struct SubNumber : Elementwise {
+  using Formula = formula::Sub;
+  static constexpr Facts facts = {.name = "sub_number",
+                                  .symbol = "−n",
+                                  .formula = "a - n",
+                                  .derivatives = {"dy"},
+                                  .attributes = "n",
+                                  .node = "SubBackward0"};
+  void backward() { give(0, dy); }
+};
+struct NumberSub : Elementwise {
+  using Formula = formula::Sub;
+  static constexpr bool number_first = true;
+  static constexpr Facts facts = {.name = "number_sub",
+                                  .symbol = "n−",
+                                  .formula = "n - a",
+                                  .derivatives = {"-dy"},
+                                  .attributes = "n",
+                                  .node = "RsubBackward1"};
+  void backward() { give(0, -dy); }
+};
+
+// ---- Multiplication -------------------------------------------------------------------------------
+//
+// The product rule: each factor's gradient is dy times the other factor.
+
+struct Mul : Elementwise {
+  using Formula = formula::Mul;
+  static constexpr Facts facts = {.name = "mul",
+                                  .symbol = "×",
+                                  .formula = "a * b",
+                                  .derivatives = {"dy * b", "dy * a"},
+                                  .node = "MulBackward0"};
+  void backward() {
+    if (wants(0)) give(0, dy * b());
+    if (wants(1)) give(1, dy * a());
+  }
+};
+struct MulNumber : Elementwise {
+  using Formula = formula::Mul;
+  static constexpr Facts facts = {.name = "mul_number",
+                                  .symbol = "×n",
+                                  .formula = "a * n",
+                                  .derivatives = {"dy * n"},
+                                  .attributes = "n",
+                                  .node = "MulBackward0"};
+  void backward() { give(0, dy * n()); }
+};
+
+// ---- Division -------------------------------------------------------------------------------------
+
+struct Div : Elementwise {
+  using Formula = formula::Div;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "div",
+                                  .symbol = "÷",
+                                  .formula = "a / b",
+                                  .derivatives = {"dy / b", "-dy * a / (b * b)"},
+                                  .node = "DivBackward0"};
+  void backward() {
+    if (wants(0)) give(0, dy / b());
+    if (wants(1)) give(1, -dy * a() / (b() * b()));
+  }
+};
+struct DivNumber : Elementwise {
+  using Formula = formula::Div;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "div_number",
+                                  .symbol = "÷n",
+                                  .formula = "a / n",
+                                  .derivatives = {"dy / n"},
+                                  .attributes = "n",
+                                  .node = "DivBackward0"};
+  void backward() { give(0, dy / n()); }
+};
+struct NumberDiv : Elementwise {
+  using Formula = formula::Div;
+  static constexpr bool in_integers = false;
+  static constexpr bool number_first = true;
+  static constexpr Facts facts = {.name = "number_div",
+                                  .symbol = "n÷",
+                                  .formula = "n / a",
+                                  .derivatives = {"-dy * n / (a * a)"},
+                                  .attributes = "n",
+                                  .node = "MulBackward0"};
+  void backward() { give(0, -dy * n() / (a() * a())); }
+};
+
+// ---- Powers ---------------------------------------------------------------------------------------
+//
+// Two special cases keep NaN out: x^0 is the constant 1, whose gradient is 0 even at x = 0, where
+// n * a^(n - 1) would be 0 * inf; and 0^b is constant for b > 0, where log(a) would be -inf.
+
+struct Pow : Elementwise {
+  using Formula = formula::Pow;
+  static constexpr Facts facts = {.name = "pow",
+                                  .symbol = "aᵇ",
+                                  .formula = "a^b",
+                                  .derivatives = {"dy * b * a^(b - 1)", "dy * y * log(a)"},
+                                  .node = "PowBackward1"};
+  void backward();
+};
+struct PowNumber : Elementwise {
+  using Formula = formula::Pow;
+  static constexpr Facts facts = {.name = "pow_number",
+                                  .symbol = "aⁿ",
+                                  .formula = "a^n",
+                                  .derivatives = {"dy * n * a^(n - 1)"},
+                                  .attributes = "n",
+                                  .node = "PowBackward0"};
+  void backward();
+};
+struct NumberPow : Elementwise {
+  using Formula = formula::Pow;
+  static constexpr bool number_first = true;
+  static constexpr Facts facts = {.name = "number_pow",
+                                  .symbol = "nᵃ",
+                                  .formula = "n^a",
+                                  .derivatives = {"dy * y * log(n)"},
+                                  .attributes = "n",
+                                  .node = "PowBackward1"};
+  void backward();
+};
+
+// ---- One input, element by element ------------------------------------------------------------------
+
+struct Neg : Elementwise {
+  using Formula = formula::Neg;
+  static constexpr Facts facts = {.name = "neg",
+                                  .symbol = "−",
+                                  .formula = "-a",
+                                  .derivatives = {"-dy"},
+                                  .node = "NegBackward0"};
+  void backward() { give(0, -dy); }
+};
+struct Abs : Elementwise {
+  using Formula = formula::Abs;
+  static constexpr Facts facts = {.name = "abs",
+                                  .symbol = "|a|",
+                                  .formula = "abs(a)",
+                                  .derivatives = {"dy * sign(a)"},
+                                  .node = "AbsBackward0"};
+  void backward() { give(0, dy * a().sign()); }
+};
+struct Sign : Elementwise {
+  using Formula = formula::Sign;
+  static constexpr Facts facts = {.name = "sign",
+                                  .symbol = "sign",
+                                  .formula = "sign(a)",
+                                  .derivatives = {"0 * dy"},
+                                  .node = "SignBackward0"};
+  void backward() { give(0, zeros_like(dy)); }
+};
+struct Exp : Elementwise {
+  using Formula = formula::Exp;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "exp",
+                                  .symbol = "exp",
+                                  .formula = "exp(a)",
+                                  .derivatives = {"dy * y"},
+                                  .node = "ExpBackward0"};
+  void backward() { give(0, dy * y()); }
+};
+struct Log : Elementwise {
+  using Formula = formula::Log;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "log",
+                                  .symbol = "log",
+                                  .formula = "log(a)",
+                                  .derivatives = {"dy / a"},
+                                  .node = "LogBackward0"};
+  void backward() { give(0, dy / a()); }
+};
+struct Sqrt : Elementwise {
+  using Formula = formula::Sqrt;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "sqrt",
+                                  .symbol = "√",
+                                  .formula = "sqrt(a)",
+                                  .derivatives = {"dy / (2 * y)"},
+                                  .node = "SqrtBackward0"};
+  void backward() { give(0, dy / (2 * y())); }
+};
+struct Sin : Elementwise {
+  using Formula = formula::Sin;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "sin",
+                                  .symbol = "sin",
+                                  .formula = "sin(a)",
+                                  .derivatives = {"dy * cos(a)"},
+                                  .node = "SinBackward0"};
+  void backward() { give(0, dy * a().cos()); }
+};
+struct Cos : Elementwise {
+  using Formula = formula::Cos;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "cos",
+                                  .symbol = "cos",
+                                  .formula = "cos(a)",
+                                  .derivatives = {"-dy * sin(a)"},
+                                  .node = "CosBackward0"};
+  void backward() { give(0, -dy * a().sin()); }
+};
+struct Tanh : Elementwise {
+  using Formula = formula::Tanh;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "tanh",
+                                  .symbol = "tanh",
+                                  .formula = "tanh(a)",
+                                  .derivatives = {"dy * (1 - y * y)"},
+                                  .node = "TanhBackward0"};
+  void backward() { give(0, dy * (1 - y() * y())); }
+};
+struct Sigmoid : Elementwise {
+  using Formula = formula::Sigmoid;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "sigmoid",
+                                  .symbol = "σ",
+                                  .formula = "1 / (1 + exp(-a))",
+                                  .derivatives = {"dy * y * (1 - y)"},
+                                  .node = "SigmoidBackward0"};
+  void backward() { give(0, dy * y() * (1 - y())); }
+};
+// A NaN stays one, here and in the gradient: hiding it would hide the mistake that made it.
+struct Relu : Elementwise {
+  using Formula = formula::Relu;
+  static constexpr Facts facts = {.name = "relu",
+                                  .symbol = "relu",
+                                  .formula = "max(a, 0)",
+                                  .derivatives = {"dy if y > 0 else 0"},
+                                  .node = "ReluBackward0"};
+  void backward() { give(0, where(y() <= 0, 0, dy)); }
+};
+
+inline void Pow::backward() {
+  if (wants(0)) give(0, where(b() == 0, 0, dy * (b() * a().pow(b() - 1))));
+  if (wants(1)) give(1, where((a() == 0) & (b() >= 0), 0, dy * (a().pow(b()) * a().log())));
+}
+inline void PowNumber::backward() {
+  if (n() == 0)
+    give(0, zeros_like(dy));
+  else if (n() == 2)
+    give(0, dy * (a() * 2));
+  else
+    give(0, dy * (a().pow(n() - 1) * n()));
+}
+inline void NumberPow::backward() {
+  const Tensor slope = dy * (y() * std::log(n()));
+  give(0, n() == 0 ? where(y() <= 1, 0, slope) : slope);
+}
+
+// ---- The larger and the smaller of two: equal ones share the gradient -------------------------------
+
+struct Maximum : Elementwise {
+  using Formula = formula::Maximum;
+  static constexpr Facts facts = {.name = "maximum",
+                                  .symbol = "max",
+                                  .formula = "max(a, b)",
+                                  .derivatives = {"dy if a > b else dy / 2 if a == b else 0",
+                                                  "dy if b > a else dy / 2 if a == b else 0"},
+                                  .node = "MaximumBackward0"};
+  void backward() {
+    const Tensor shared = where(a() == b(), dy / 2, dy);
+    if (wants(0)) give(0, where(a() < b(), 0, shared));
+    if (wants(1)) give(1, where(a() > b(), 0, shared));
+  }
+};
+struct Minimum : Elementwise {
+  using Formula = formula::Minimum;
+  static constexpr Facts facts = {.name = "minimum",
+                                  .symbol = "min",
+                                  .formula = "min(a, b)",
+                                  .derivatives = {"dy if a < b else dy / 2 if a == b else 0",
+                                                  "dy if b < a else dy / 2 if a == b else 0"},
+                                  .node = "MinimumBackward0"};
+  void backward() {
+    const Tensor shared = where(a() == b(), dy / 2, dy);
+    if (wants(0)) give(0, where(a() > b(), 0, shared));
+    if (wants(1)) give(1, where(a() < b(), 0, shared));
+  }
+};
+
+// ---- Comparisons and logic: their results are bools and have no gradient ----------------------------
+
+template <class F>
+inline constexpr Facts truth_facts = {};
+template <>
+inline constexpr Facts truth_facts<formula::Equal> = {
+    .name = "equal", .symbol = "=", .formula = "a == b"};
+template <>
+inline constexpr Facts truth_facts<formula::NotEqual> = {
+    .name = "not_equal", .symbol = "≠", .formula = "a != b"};
+template <>
+inline constexpr Facts truth_facts<formula::Less> = {
+    .name = "less", .symbol = "<", .formula = "a < b"};
+template <>
+inline constexpr Facts truth_facts<formula::LessEqual> = {
+    .name = "less_equal", .symbol = "≤", .formula = "a <= b"};
+template <>
+inline constexpr Facts truth_facts<formula::Greater> = {
+    .name = "greater", .symbol = ">", .formula = "a > b"};
+template <>
+inline constexpr Facts truth_facts<formula::GreaterEqual> = {
+    .name = "greater_equal", .symbol = "≥", .formula = "a >= b"};
+template <>
+inline constexpr Facts truth_facts<formula::And> = {
+    .name = "and", .symbol = "∧", .formula = "a & b"};
+template <>
+inline constexpr Facts truth_facts<formula::Or> = {.name = "or", .symbol = "∨", .formula = "a | b"};
+template <>
+inline constexpr Facts truth_facts<formula::Xor> = {
+    .name = "xor", .symbol = "⊕", .formula = "a ^ b"};
+template <>
+inline constexpr Facts truth_facts<formula::Not> = {.name = "not", .symbol = "¬", .formula = "~a"};
+
+template <class F>
+struct Truth : Elementwise {
+  using Formula = F;
+  static constexpr bool makes_bools = true;
+  static constexpr Facts facts = truth_facts<F>;
+  void backward() {}
+};
+template <class F>  // against a plain number
+struct TruthNumber : Truth<F> {
+  static constexpr Facts facts = {
+      truth_facts<F>.name, truth_facts<F>.symbol, truth_facts<F>.formula, {}, "b"};
+};
+
+// ---- Choosing: the branch not taken gets exactly 0, even where it is NaN ----------------------------
+
+struct Where : Rule {
+  static constexpr Facts facts = {.name = "where",
+                                  .symbol = "?",
+                                  .formula = "a if c else b",
+                                  .derivatives = {"dy if c else 0", "0 if c else dy"},
+                                  .node = "WhereBackward0"};
+  void backward() {
+    if (wants(0)) give(0, where(c(), dy, 0));
+    if (wants(1)) give(1, where(c(), 0, dy));
+  }
+};
+struct WhereNumber : Rule {  // the inputs: a and the condition b
+  static constexpr Facts facts = {.name = "where_number",
+                                  .symbol = "?",
+                                  .formula = "a if b else n",
+                                  .derivatives = {"dy if b else 0"},
+                                  .attributes = "n",
+                                  .node = "WhereBackward0"};
+  void backward() { give(0, where(b(), dy, 0)); }
+};
+
+// ---- Reductions -------------------------------------------------------------------------------------
+
+// dims holds the axes that were reduced. To go back, a gradient gets them again with size 1, and is
+// read as if it were repeated along them.
+struct Reduction : Rule {
+  Tensor repeated(const Tensor& x) const {
+    Shape kept = shape(0);
+    for (std::int64_t axis : dims()) kept[static_cast<int>(axis)] = 1;
+    return x.reshape(kept).expand(shape(0));
+  }
+};
+struct Sum : Reduction {
+  static constexpr Facts facts = {.name = "sum",
+                                  .symbol = "Σ",
+                                  .formula = "sum(a)",
+                                  .derivatives = {"dy"},
+                                  .attributes = "axes",
+                                  .node = "SumBackward1"};
+  void backward() { give(0, repeated(dy)); }
+};
+struct Mean : Reduction {  // n: how many elements went into one
+  static constexpr Facts facts = {.name = "mean",
+                                  .symbol = "mean",
+                                  .formula = "sum(a) / n",
+                                  .derivatives = {"dy / n"},
+                                  .attributes = "axes n",
+                                  .node = "MeanBackward1"};
+  void backward() { give(0, repeated(dy / n())); }
+};
+struct Extreme : Reduction {  // ties share
+  void backward() {
+    const Tensor chosen = a() == repeated(y());
+    const Tensor share = dy / chosen.sum(dims()).reshape(dy.shape());
+    give(0, where(chosen, repeated(share), 0));
+  }
+};
+struct AMax : Extreme {
+  static constexpr Facts facts = {.name = "amax",
+                                  .symbol = "max",
+                                  .formula = "max(a)",
+                                  .derivatives = {"dy / count(a == y) if a == y else 0"},
+                                  .attributes = "axes",
+                                  .node = "AmaxBackward0"};
+};
+struct AMin : Extreme {
+  static constexpr Facts facts = {.name = "amin",
+                                  .symbol = "min",
+                                  .formula = "min(a)",
+                                  .derivatives = {"dy / count(a == y) if a == y else 0"},
+                                  .attributes = "axes",
+                                  .node = "AminBackward0"};
+};
+struct ExtremeAlong : Rule {  // the element at i receives all of it
+  void backward();
+};
+struct MaxAlong : ExtremeAlong {
+  static constexpr Facts facts = {.name = "max",
+                                  .symbol = "max",
+                                  .formula = "max(a)",
+                                  .derivatives = {"dy at i, else 0"},
+                                  .attributes = "axis",
+                                  .node = "MaxBackward0"};
+};
+struct MinAlong : ExtremeAlong {
+  static constexpr Facts facts = {.name = "min",
+                                  .symbol = "min",
+                                  .formula = "min(a)",
+                                  .derivatives = {"dy at i, else 0"},
+                                  .attributes = "axis",
+                                  .node = "MinBackward0"};
+};
+struct ArgMax : Rule {
+  static constexpr Facts facts = {
+      .name = "argmax", .symbol = "argmax", .formula = "argmax(a)", .attributes = "axis"};
+  void backward() {}
+};
+
+// ---- Matrix product ---------------------------------------------------------------------------------
+//
+// y[i,j] = sum over k of a[i,k] * b[k,j]; leading axes are a batch and broadcast. A vector counts
+// as a row on the left and as a column on the right, and its axis is dropped from the result.
+
+struct MatMul : Rule {
+  static constexpr Facts facts = {
+      .name = "matmul",
+      .symbol = "@",
+      .formula = "sum over k of a[i,k] * b[k,j]",
+      .derivatives = {"sum over j of dy[i,j] * b[k,j]", "sum over i of a[i,k] * dy[i,j]"},
+      .node = "MmBackward0"};
+  void backward();
+};
+
+// ---- Views: other numbers, the same memory ----------------------------------------------------------
+
+struct ShapeOnly : Rule {  // the elements keep their order
+  void backward() { give(0, dy.reshape(shape(0))); }
+};
+struct Reshape : ShapeOnly {
+  static constexpr Facts facts = {.name = "reshape",
+                                  .symbol = "reshape",
+                                  .formula = "a reshaped",
+                                  .derivatives = {"dy reshaped back"},
+                                  .attributes = "shape",
+                                  .node = "ViewBackward0"};
+};
+struct Squeeze : ShapeOnly {
+  static constexpr Facts facts = {.name = "squeeze",
+                                  .symbol = "squeeze",
+                                  .formula = "a reshaped",
+                                  .derivatives = {"dy reshaped back"},
+                                  .node = "SqueezeBackward0"};
+};
+struct Unsqueeze : ShapeOnly {
+  static constexpr Facts facts = {.name = "unsqueeze",
+                                  .symbol = "unsqueeze",
+                                  .formula = "a reshaped",
+                                  .derivatives = {"dy reshaped back"},
+                                  .attributes = "axis",
+                                  .node = "UnsqueezeBackward0"};
+};
+struct Expand : Rule {  // give() sums over the repeated axes
+  static constexpr Facts facts = {.name = "expand",
+                                  .symbol = "expand",
+                                  .formula = "a repeated",
+                                  .derivatives = {"sum over the repeated axes of dy"},
+                                  .attributes = "shape",
+                                  .node = "ExpandBackward0"};
+  void backward() { give(0, dy); }
+};
+struct Permute : Rule {
+  static constexpr Facts facts = {.name = "permute",
+                                  .symbol = "permute",
+                                  .formula = "a with its axes reordered",
+                                  .derivatives = {"dy with its axes put back"},
+                                  .attributes = "axes",
+                                  .node = "PermuteBackward0"};
+  void backward() {
+    Shape back = dims();
+    for (int i = 0; i < dims().size(); ++i) back[static_cast<int>(dims()[i])] = i;
+    give(0, dy.permute(back));
+  }
+};
+struct Transpose : Rule {
+  static constexpr Facts facts = {.name = "transpose",
+                                  .symbol = "ᵀ",
+                                  .formula = "transpose(a)",
+                                  .derivatives = {"transpose(dy)"},
+                                  .attributes = "axis other",
+                                  .node = "TransposeBackward0"};
+  void backward() { give(0, dy.transpose(dims()[0], dims()[1])); }
+};
+struct Select : Rule {
+  static constexpr Facts facts = {.name = "select",
+                                  .symbol = "[i]",
+                                  .formula = "a[n]",
+                                  .derivatives = {"dy in its place, else 0"},
+                                  .attributes = "axis index",
+                                  .node = "SelectBackward0"};
+  void backward() {
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    whole.select(dims()[0], dims()[1]).copy_(dy);
+    give(0, whole);
+  }
+};
+struct Slice : Rule {
+  static constexpr Facts facts = {.name = "slice",
+                                  .symbol = "[:]",
+                                  .formula = "a[start:stop:step]",
+                                  .derivatives = {"dy in its place, else 0"},
+                                  .attributes = "axis start stop step",
+                                  .node = "SliceBackward0"};
+  void backward() {
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    whole.slice(dims()[0], dims()[1], dims()[2], dims()[3]).copy_(dy);
+    give(0, whole);
+  }
+};
+
+// ---- Copies -----------------------------------------------------------------------------------------
+
+struct Clone : Rule {
+  static constexpr Facts facts = {.name = "clone",
+                                  .symbol = "copy",
+                                  .formula = "a",
+                                  .derivatives = {"dy"},
+                                  .node = "CloneBackward0"};
+  void backward() { give(0, dy); }
+};
+struct Detach : Rule {
+  static constexpr Facts facts = {.name = "detach", .symbol = "detach", .formula = "a"};
+  void backward() {}
+};
+struct To : Rule {  // give() converts back
+  static constexpr Facts facts = {.name = "to",
+                                  .symbol = "to",
+                                  .formula = "a",
+                                  .derivatives = {"dy"},
+                                  .node = "ToCopyBackward0"};
+  void backward();
+};
+struct Cat : Rule {
+  static constexpr Facts facts = {.name = "cat",
+                                  .symbol = "cat",
+                                  .formula = "the inputs, one after another",
+                                  .derivatives = {"its part of dy"},
+                                  .attributes = "axis",
+                                  .node = "CatBackward0"};
+  void backward() {
+    const int axis = static_cast<int>(dims()[0]);
+    std::int64_t start = 0;
+    for (int slot = 0; slot < input_count(); ++slot) {
+      const std::int64_t size = shape(slot)[axis];
+      if (wants(slot)) give(slot, dy.slice(axis, start, start + size));
+      start += size;
+    }
+  }
+};
+
+// ---- Gathering, and its mirror image ----------------------------------------------------------------
+//
+// gather picks elements: y[i][j] = a[i][b[i][j]] along axis 1. An element that is picked twice
+// receives two gradients, so the way back adds them up at the places they came from.
+
+struct Gather : Rule {
+  static constexpr Facts facts = {.name = "gather",
+                                  .symbol = "gather",
+                                  .formula = "a at b",
+                                  .derivatives = {"dy added up at b"},
+                                  .attributes = "axis",
+                                  .node = "GatherBackward0"};
+  void backward();
+};
+struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
+  static constexpr Facts facts = {.name = "scatter",
+                                  .symbol = "scatter",
+                                  .formula = "a added up at b",
+                                  .derivatives = {"dy at b"},
+                                  .attributes = "axis shape",
+                                  .node = "ScatterAddBackward0"};
+  void backward() { give(0, dy.gather(static_cast<std::int64_t>(n()), b())); }
+};
+
+// ---- Writes -----------------------------------------------------------------------------------------
+//
+// `x.mul_(2)` makes x stand for something new, so x gets the node of the result. A write into a
+// *view* changes its base: the base becomes "what it was, with r written into this window". Both
+// the window and the base are kept for their geometry only.
+
+struct AsStrided : Rule {  // the view (v) as a window of its base (o)
+  static constexpr Facts facts = {.name = "as_strided",
+                                  .symbol = "view",
+                                  .formula = "a window of a's memory",
+                                  .derivatives = {"dy in its window, else 0"},
+                                  .node = "AsStridedBackward0"};
+  void backward();
+};
+struct WriteInto : Rule {
+  static constexpr Facts facts = {
+      .name = "write_into",
+      .symbol = "write",
+      .formula = "a with b written into its window",
+      .derivatives = {"dy outside the window, else 0", "dy in the window"},
+      .node = "CopySlices"};
+  void backward();
+};
+struct Overwrite : Rule {
+  static constexpr Facts facts = {.name = "copy_",
+                                  .symbol = "copy",
+                                  .formula = "b",
+                                  .derivatives = {"0 * dy", "dy"},
+                                  .node = "CopyBackwards"};
+  void backward() {
+    if (wants(0)) give(0, zeros_like(dy));
+    if (wants(1)) give(1, dy);
+  }
+};
+
+}  // namespace rule
+
+// ---- The functions: arithmetic ----------------------------------------------------------------------
+
+inline Tensor operator+(const Operand& a, const Operand& b) {
+  return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
+}
+inline Tensor operator-(const Operand& a, const Operand& b) {
+  const bool bools =
+      (!a.tensor || a.tensor->dtype() == boolean) && (!b.tensor || b.tensor->dtype() == boolean);
+  if (bools && a.tensor && b.tensor)
+    fail({"sub", b.loc}, "bools are not subtracted", "write a ^ b, or convert with .to(int64)");
+  return dispatch<rule::Sub, rule::SubNumber, rule::NumberSub>(a, b);
+}
+inline Tensor operator*(const Operand& a, const Operand& b) {
+  return dispatch<rule::Mul, rule::MulNumber, rule::MulNumber>(a, b);
+}
+inline Tensor operator/(const Operand& a, const Operand& b) {
+  return dispatch<rule::Div, rule::DivNumber, rule::NumberDiv>(a, b);
+}
+inline Tensor operator-(const Operand& a) { return unary<rule::Neg>(*a.tensor, a.loc); }
+inline Tensor Tensor::neg(Loc loc) const { return unary<rule::Neg>(*this, loc); }
+
+inline Tensor add(const Tensor& a, const Operand& b) { return a + b; }
+inline Tensor sub(const Tensor& a, const Operand& b) { return a - b; }
+inline Tensor mul(const Tensor& a, const Operand& b) { return a * b; }
+inline Tensor div(const Tensor& a, const Operand& b) { return a / b; }
+
+inline Tensor Tensor::pow(const Operand& exponent) const {
+  if (exponent.tensor) return binary<rule::Pow>(*this, *exponent.tensor, exponent.loc);
+  const Scalar n = exponent.number;
+  if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
+    fail({"pow", exponent.loc}, "an integer to a negative power is not an integer",
+         "convert with .to(float32)");
+  return with_number<rule::PowNumber>(*this, n, exponent.loc);
+}
+inline Tensor pow(const Tensor& a, const Operand& exponent) { return a.pow(exponent); }
+inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
+  return with_number<rule::NumberPow>(exponent, base, loc);
+}
+
+// ---- One input ----------------------------------------------------------------------------------------
+
+inline Tensor Tensor::abs(Loc loc) const { return unary<rule::Abs>(*this, loc); }
+inline Tensor Tensor::sign(Loc loc) const { return unary<rule::Sign>(*this, loc); }
+inline Tensor Tensor::exp(Loc loc) const { return unary<rule::Exp>(*this, loc); }
+inline Tensor Tensor::log(Loc loc) const { return unary<rule::Log>(*this, loc); }
+inline Tensor Tensor::sqrt(Loc loc) const { return unary<rule::Sqrt>(*this, loc); }
+inline Tensor Tensor::sin(Loc loc) const { return unary<rule::Sin>(*this, loc); }
+inline Tensor Tensor::cos(Loc loc) const { return unary<rule::Cos>(*this, loc); }
+inline Tensor Tensor::tanh(Loc loc) const { return unary<rule::Tanh>(*this, loc); }
+inline Tensor Tensor::sigmoid(Loc loc) const { return unary<rule::Sigmoid>(*this, loc); }
+inline Tensor Tensor::relu(Loc loc) const { return unary<rule::Relu>(*this, loc); }
+inline Tensor Tensor::square(Loc loc) const { return with_number<rule::PowNumber>(*this, 2, loc); }
+inline Tensor Tensor::maximum(const Tensor& other, Loc loc) const {
+  return binary<rule::Maximum>(*this, other, loc);
+}
+inline Tensor Tensor::minimum(const Tensor& other, Loc loc) const {
+  return binary<rule::Minimum>(*this, other, loc);
+}
+
+// ---- Comparisons and logic ------------------------------------------------------------------------------
+
+template <class F, class Mirrored>
+Tensor compare(const Operand& a, const Operand& b) {
+  return dispatch<rule::Truth<F>, rule::TruthNumber<F>, rule::TruthNumber<Mirrored>>(a, b);
+}
+inline Tensor operator==(const Operand& a, const Operand& b) {
+  return compare<formula::Equal, formula::Equal>(a, b);
+}
+inline Tensor operator!=(const Operand& a, const Operand& b) {
+  return compare<formula::NotEqual, formula::NotEqual>(a, b);
+}
+inline Tensor operator<(const Operand& a, const Operand& b) {
+  return compare<formula::Less, formula::Greater>(a, b);
+}
+inline Tensor operator<=(const Operand& a, const Operand& b) {
+  return compare<formula::LessEqual, formula::GreaterEqual>(a, b);
+}
+inline Tensor operator>(const Operand& a, const Operand& b) {
+  return compare<formula::Greater, formula::Less>(a, b);
+}
+inline Tensor operator>=(const Operand& a, const Operand& b) {
+  return compare<formula::GreaterEqual, formula::LessEqual>(a, b);
+}
+
+template <class F>
+Tensor logical(const char* op, const Operand& a, const Operand& b, const char* hint) {
+  for (const Operand* x : {&a, &b})
+    if ((x->tensor ? x->tensor->dtype() : x->number.dtype()) != boolean)
+      fail({op, b.loc}, "it takes bools", hint);
+  return compare<F, F>(a, b);
+}
+inline Tensor operator&(const Operand& a, const Operand& b) {
+  return logical<formula::And>("&", a, b, "compare first: (x > 0) & (x < 1)");
+}
+inline Tensor operator|(const Operand& a, const Operand& b) {
+  return logical<formula::Or>("|", a, b, "compare first: (x < 0) | (x > 1)");
+}
+inline Tensor operator^(const Operand& a, const Operand& b) {
+  return logical<formula::Xor>("^", a, b, "for a power write x.pow(2)");
+}
+inline Tensor operator~(const Operand& a) {
+  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, "it takes bools", "write x == 0");
+  return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
+}
+
+// ---- Choosing -------------------------------------------------------------------------------------------
+
+// Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
+inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
+                    Loc loc = Loc::here()) {
+  const At at{"where", loc};
+  check_together(at, {&condition, &a, &b});
+  if (condition.dtype() != boolean)
+    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
+         "compare first: x > 0");
+  const DType dtype = promote(a, b);
+  const Shape shape =
+      broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), at), condition.shape(), at);
+  Tensor y = fresh(shape, dtype, a.device());
+  const Tensor x = converted(a, dtype), z = converted(b, dtype);
+  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
+         broadcast_to(z.elements(), shape));
+  return record<rule::Where>(std::move(y), {&a, &b, &condition}, loc);
+}
+inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc = Loc::here()) {
+  const At at{"where", loc};
+  check_together(at, {&condition, &a});
+  if (condition.dtype() != boolean)
+    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
+         "compare first: x > 0");
+  const DType dtype = promote(a, n);
+  const Shape shape = broadcast_shapes(a.shape(), condition.shape(), at);
+  Tensor y = fresh(shape, dtype, a.device());
+  const Tensor x = converted(a, dtype);
+  const Constant number(n, dtype, shape);
+  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
+         number.view);
+  return record<rule::WhereNumber>(std::move(y), {&a, &condition}, loc, {n.real(), {}});
+}
+inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  if (a.tensor && b.tensor) return where(condition, *a.tensor, *b.tensor, b.loc);
+  if (a.tensor) return where(condition, *a.tensor, b.number, b.loc);
+  const Pin pin(b.loc);
+  if (b.tensor) return where(~condition, *b.tensor, a.number);
+  return where(condition, full({}, a.number), b.number);
+}
+
+// ---- Reductions -----------------------------------------------------------------------------------------
+
+// The axes of a reduction, counted from the front, in order; none given means all of them.
+inline Shape checked_axes(const Dims& axes, int dims, const At& at) {
+  bool chosen[Shape::capacity] = {};
+  for (std::int64_t axis : axes) {
+    bool& seen = chosen[checked_axis(axis, dims, at)];
+    if (seen) fail(at, "an axis is named twice: " + to_string(axes));
+    seen = true;
+  }
+  Shape sorted;
+  for (int i = 0; i < dims; ++i)
+    if (chosen[i] || axes.empty()) sorted.push_back(i);
+  return sorted;
+}
+inline Shape kept_shape(Shape shape, const Shape& axes) {
+  for (std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
+  return shape;
+}
+// The same new tensor, without the axes that a reduction left with size 1.
+inline Tensor dropped(Tensor y, const Shape& axes) {
+  Record& r = y.get();
+  for (int i = axes.size(); i-- > 0;) r.shape.erase(static_cast<int>(axes[i]));
+  r.strides = contiguous_strides(r.shape);
+  return y;
+}
+template <class F>
+Tensor reduced(const Tensor& a, const Shape& axes, DType dtype, bool keepdim) {
+  Tensor y = fresh(kept_shape(a.shape(), axes), dtype, a.device());
+  reduce<F>(y.elements(), a.elements());
+  return keepdim ? y : dropped(std::move(y), axes);
+}
+
+inline Tensor Tensor::sum(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"sum", loc};
+  check_together(at, {this});
+  const Shape over = checked_axes(axes, dim(), at);
+  Tensor y =
+      reduced<formula::Sum>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
+  return titled(axes.empty() ? "SumBackward0" : nullptr,
+                record<rule::Sum>(std::move(y), {this}, loc, {0, over}));
+}
+inline Tensor Tensor::mean(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"mean", loc};
+  check_together(at, {this});
+  if (!is_floating(dtype()))
+    fail(at, std::string("the mean of ") + name_of(dtype()) + " is not " + name_of(dtype()),
+         "convert with .to(float32)");
+  const Shape over = checked_axes(axes, dim(), at);
+  double count = 1;
+  for (std::int64_t axis : over) count *= static_cast<double>(shape()[static_cast<int>(axis)]);
+  Tensor y = reduced<formula::Sum>(*this, over, dtype(), options.keepdim);
+  const Constant n(count, dtype(), y.shape());
+  zip<formula::Div>(y.elements(), y.elements(), n.view);
+  return titled(axes.empty() ? "MeanBackward0" : nullptr,
+                record<rule::Mean>(std::move(y), {this}, loc, {count, over}));
+}
+
+template <class R, class F>
+Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
+  const At at{R::facts.name, loc};
+  check_together(at, {&a});
+  const Shape over = checked_axes(axes, a.dim(), at);
+  for (std::int64_t axis : over)
+    if (a.shape()[static_cast<int>(axis)] == 0)
+      fail(at, "nothing has no largest or smallest element: the shape is " + to_string(a.shape()));
+  return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, loc, {0, over});
+}
+inline Tensor Tensor::amax(Dims axes, ReduceOptions options, Loc loc) const {
+  return extreme<rule::AMax, formula::Max>(*this, axes, options.keepdim, loc);
+}
+inline Tensor Tensor::amin(Dims axes, ReduceOptions options, Loc loc) const {
+  return extreme<rule::AMin, formula::Min>(*this, axes, options.keepdim, loc);
+}
+inline Tensor Tensor::max(Loc loc) const { return titled("MaxBackward1", amax({}, {}, loc)); }
+inline Tensor Tensor::min(Loc loc) const { return titled("MinBackward1", amin({}, {}, loc)); }
+
+template <class F>
+ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At& at) {
+  check_together(at, {&a});
+  const int over = checked_axis(axis, a.dim(), at);
+  const Tensor x = a.dim() == 0 ? a.detach().reshape({1}) : a;
+  if (x.shape()[over] == 0)
+    fail(at, "nothing has no largest or smallest element: the shape is " + to_string(a.shape()));
+  const Shape kept = kept_shape(x.shape(), {over});
+  Tensor values = fresh(kept, a.dtype(), a.device());
+  Tensor indices = fresh(kept, int64, a.device());
+  reduce_arg<F>(values.elements(), indices.elements(), x.elements(), over);
+  if (keepdim && a.dim() > 0) return {values, indices};
+  return {dropped(std::move(values), {over}), dropped(std::move(indices), {over})};
+}
+inline ValuesIndices Tensor::max(Extent axis, ReduceOptions options, Loc loc) const {
+  auto [values, indices] = extreme_along<formula::Max>(*this, axis, options.keepdim, {"max", loc});
+  return {record<rule::MaxAlong>(values, {this}, loc,
+                                 {0, {checked_axis(axis, dim(), {"max", loc})}}, &indices),
+          indices};
+}
+inline ValuesIndices Tensor::min(Extent axis, ReduceOptions options, Loc loc) const {
+  auto [values, indices] = extreme_along<formula::Min>(*this, axis, options.keepdim, {"min", loc});
+  return {record<rule::MinAlong>(values, {this}, loc,
+                                 {0, {checked_axis(axis, dim(), {"min", loc})}}, &indices),
+          indices};
+}
+inline Tensor Tensor::argmax(Extent axis, ReduceOptions options, Loc loc) const {
+  const Tensor indices =
+      extreme_along<formula::Max>(*this, axis, options.keepdim, {"argmax", loc}).indices;
+  return record<rule::ArgMax>(indices, {this}, loc,
+                              {0, {checked_axis(axis, dim(), {"argmax", loc})}});
+}
+
+// ---- Matrix product -------------------------------------------------------------------------------------
+
+// [n, k] x [k, m] -> [n, m]; [k] counts as [1, k] on the left and as [k, 1] on the right, and that
+// axis is dropped again; leading axes broadcast: [b, n, k] x [k, m] -> [b, n, m].
+inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
+  const At at{"matmul", loc};
+  check_together(at, {this, &other});
+  if (dim() == 0 || other.dim() == 0)
+    fail(at,
+         "both inputs need at least one axis: " + to_string(shape()) + " x " +
+             to_string(other.shape()),
+         "multiply by a number with *");
+  if (dtype() != other.dtype())
+    fail(at,
+         std::string("the dtypes differ: ") + name_of(dtype()) + " and " + name_of(other.dtype()),
+         "convert one with .to(" + std::string(name_of(promote(*this, other))) + ")");
+  View a = elements(), b = other.elements();
+  if (dim() == 1) a.shape.insert(0, 1), a.strides.insert(0, 0);
+  if (other.dim() == 1) b.shape.push_back(1), b.strides.push_back(0);
+  const int da = a.shape.size(), db = b.shape.size();
+  const std::int64_t n = a.shape[da - 2], k = a.shape[da - 1], m = b.shape[db - 1];
+  if (k != b.shape[db - 2])
+    fail(at,
+         "inner sizes differ: " + to_string(shape()) + " x " + to_string(other.shape()) + " (" +
+             std::to_string(k) + " vs " + std::to_string(b.shape[db - 2]) + ")",
+         "transpose the second?");
+  Shape batch_a = a.shape, batch_b = b.shape;
+  for (int i = 0; i < 2; ++i) batch_a.erase(batch_a.size() - 1), batch_b.erase(batch_b.size() - 1);
+  Shape to = broadcast_shapes(batch_a, batch_b, at);
+  auto with = [&](std::int64_t rows, std::int64_t columns) {
+    Shape s = to;
+    s.push_back(rows);
+    s.push_back(columns);
+    return s;
+  };
+  Tensor y = fresh(with(n, m), dtype(), device());
+  minitensor::matmul(y.elements(), broadcast_to(a, with(n, k)), broadcast_to(b, with(k, m)));
+  Shape unused;
+  if (dim() == 1) unused.push_back(y.dim() - 2);
+  if (other.dim() == 1) unused.push_back(y.dim() - 1);
+  const char* title = dim() == 1 && other.dim() == 1   ? "DotBackward0"
+                      : dim() == 2 && other.dim() == 1 ? "MvBackward0"
+                      : dim() > 2 || other.dim() > 2   ? "UnsafeViewBackward0"
+                                                       : nullptr;
+  return titled(title, record<rule::MatMul>(dropped(std::move(y), unused), {this, &other}, loc));
+}
+inline Tensor matmul(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.matmul(b, loc);
+}
+
+inline void rule::MatMul::backward() {
+  const Shape sa = shape(0), sb = shape(1);
+  const int da = sa.size(), db = sb.size();
+  // Vectors as matrices, as in the forward direction.
+  Tensor g = dy;
+  if (da == 1) g = g.unsqueeze(db == 1 ? -1 : -2);
+  if (db == 1) g = g.unsqueeze(-1);
+  if (wants(0)) {
+    const Tensor bt = db == 1 ? b().unsqueeze(0) : b().transpose(-1, -2);
+    const Tensor ga = g.matmul(bt);
+    give(0, da == 1 ? ga.squeeze(-2) : ga);
+  }
+  if (wants(1)) {
+    const Tensor x = da == 1 ? a().unsqueeze(0) : a();
+    if (db == 2 && da > 2) {  // one large product rather than a batch of them and a sum
+      give(1, x.reshape({-1, sa[da - 1]}).t().matmul(g.reshape({-1, sb[1]})));
+    } else {
+      const Tensor gb = x.transpose(-1, -2).matmul(g);
+      give(1, db == 1 ? gb.squeeze(-1) : gb);
+    }
+  }
+}
+
+// ---- Views ------------------------------------------------------------------------------------------------
+
+inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
+                      std::int64_t offset) {
+  static_cast<void>(
+      x.node());  // brought up to date first, so that the view starts from the same history
+  const Record& from = x.get();
+  Ref<Record> to(new Record);
+  to->dtype = from.dtype;
+  to->storage = from.storage;
+  to->offset = offset;
+  to->shape = shape;
+  to->strides = strides;
+  to->base = from.base ? from.base : x.handle();
+  to->history = to->base->history;
+  return Tensor(std::move(to));
+}
+
+// The strides with which `shape` reads the same elements in the same order, if there are any: each
+// new axis must lie within a run of old axes that follow one another in memory.
+inline std::optional<Shape> reshaped_strides(const Shape& old_shape, const Shape& old_strides,
+                                             const Shape& shape) {
+  if (shape.numel() == 0) return contiguous_strides(shape);
+  Shape strides = Shape::filled(shape.size(), 1);
+  int to = shape.size() - 1;
+  std::int64_t run = 1,
+               base = 1;  // elements in the run of old axes so far, and its innermost stride
+  bool started = false;
+  std::int64_t taken = 1;  // elements of that run that the new axes have used
+  for (int from = old_shape.size() - 1; from >= -1; --from) {
+    if (from >= 0 && old_shape[from] == 1) continue;
+    const bool joins = from >= 0 && started && old_strides[from] == base * run;
+    if (!joins && started) {  // the run ends here: the new axes have to use it up exactly
+      while (to >= 0 && (taken < run || shape[to] == 1)) {
+        strides[to] = base * taken;
+        taken *= shape[to--];
+      }
+      if (taken != run) return std::nullopt;
+    }
+    if (from < 0) break;
+    if (!joins) base = old_strides[from], run = 1, taken = 1, started = true;
+    run *= old_shape[from];
+  }
+  return strides;
+}
+
+// A shape with one size left open (-1), completed.
+inline Shape completed_shape(Shape shape, std::int64_t numel, const At& at) {
+  int open = -1;
+  std::int64_t rest = 1;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] != -1)
+      rest *= shape[i];
+    else if (open >= 0)
+      fail(at, "only one size can be left open (-1): " + to_string(shape));
+    else
+      open = i;
+    if (shape[i] < -1) fail(at, "a size is negative: " + to_string(shape));
+  }
+  if (open >= 0 && rest > 0 && numel % rest == 0) shape[open] = numel / rest;
+  if (shape.numel() != numel || (open >= 0 && rest == 0))
+    fail(at, std::to_string(numel) + " elements do not fill the shape " + to_string(shape));
+  return shape;
+}
+
+inline Tensor Tensor::view(Shape to, Loc loc) const {
+  const At at{"view", loc};
+  check_together(at, {this});
+  to = completed_shape(to, numel(), at);
+  const std::optional<Shape> strides = reshaped_strides(get().shape, get().strides, to);
+  if (!strides)
+    fail(at,
+         "the elements of " + to_string(shape()) + " with strides " + to_string(stride()) +
+             " can't be read as " + to_string(to) + " without copying",
+         "write reshape(), which copies where it must");
+  return record<rule::Reshape>(view_of(*this, to, *strides, storage_offset()), {this}, loc,
+                               {0, to});
+}
+inline Tensor Tensor::reshape(Shape to, Loc loc) const {
+  const At at{"reshape", loc};
+  check_together(at, {this});
+  to = completed_shape(to, numel(), at);
+  if (const std::optional<Shape> strides = reshaped_strides(get().shape, get().strides, to))
+    return record<rule::Reshape>(view_of(*this, to, *strides, storage_offset()), {this}, loc,
+                                 {0, to});
+  Tensor y = copy_of(*this);
+  y.get().shape = to;
+  y.get().strides = contiguous_strides(to);
+  return titled("UnsafeViewBackward0", record<rule::Reshape>(std::move(y), {this}, loc, {0, to}));
+}
+inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
+  const At at{"flatten", loc};
+  check_together(at, {this});
+  const int first = checked_axis(from, dim(), at), last = checked_axis(to, dim(), at);
+  if (dim() == 0) return reshape({1}, loc);
+  if (first > last) fail(at, "the first axis comes after the last one");
+  Shape shape;
+  for (int i = 0; i < dim(); ++i) {
+    if (i > first && i <= last)
+      shape[first] *= get().shape[i];
+    else
+      shape.push_back(get().shape[i]);
+  }
+  return reshape(shape, loc);
+}
+inline Tensor Tensor::permute(Dims axes, Loc loc) const {
+  const At at{"permute", loc};
+  check_together(at, {this});
+  if (axes.size() != dim())
+    fail(at,
+         to_string(axes) + " does not name each of the " + std::to_string(dim()) + " axes once");
+  Shape order, shape, strides;
+  for (std::int64_t given : axes) {
+    const int axis = checked_axis(given, dim(), at);
+    if (order.contains(axis)) fail(at, "an axis is named twice: " + to_string(axes));
+    order.push_back(axis);
+    shape.push_back(get().shape[axis]);
+    strides.push_back(get().strides[axis]);
+  }
+  return record<rule::Permute>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
+                               {0, order});
+}
+inline Tensor Tensor::transpose(Extent axis, Extent other, Loc loc) const {
+  const At at{"transpose", loc};
+  check_together(at, {this});
+  const int i = checked_axis(axis, dim(), at), j = checked_axis(other, dim(), at);
+  Shape shape = get().shape, strides = get().strides;
+  if (dim() > 0) {
+    std::swap(shape[i], shape[j]);
+    std::swap(strides[i], strides[j]);
+  }
+  return record<rule::Transpose>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
+                                 {0, {i, j}});
+}
+inline Tensor Tensor::t(Loc loc) const {
+  if (dim() > 2)
+    fail({"t", loc}, "it takes at most two axes, not " + to_string(shape()),
+         "write transpose(-1, -2)");
+  return titled("TBackward0", dim() < 2 ? view(shape(), loc) : transpose(0, 1, loc));
+}
+inline Tensor Tensor::expand(Shape to, Loc loc) const {
+  const At at{"expand", loc};
+  check_together(at, {this});
+  const int added = to.size() - dim();
+  for (int i = 0; i < to.size(); ++i) {
+    const std::int64_t size = i < added ? 1 : get().shape[i - added];
+    if (to[i] == -1 && i >= added) to[i] = size;
+    if (added < 0 || to[i] < 0 || (size != 1 && size != to[i]))
+      fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
+           "only axes of size 1 can be repeated");
+  }
+  if (added < 0)
+    fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
+         "the new shape needs at least as many axes");
+  return record<rule::Expand>(
+      view_of(*this, to, broadcast_strides(get().shape, get().strides, to), storage_offset()),
+      {this}, loc, {0, to});
+}
+inline Tensor Tensor::squeeze(Loc loc) const {
+  check_together({"squeeze", loc}, {this});
+  Shape shape, strides;
+  for (int i = 0; i < dim(); ++i) {
+    if (get().shape[i] == 1) continue;
+    shape.push_back(get().shape[i]);
+    strides.push_back(get().strides[i]);
+  }
+  return record<rule::Squeeze>(view_of(*this, shape, strides, storage_offset()), {this}, loc);
+}
+inline Tensor Tensor::squeeze(Extent axis, Loc loc) const {
+  const At at{"squeeze", loc};
+  check_together(at, {this});
+  const int i = checked_axis(axis, dim(), at);
+  Shape shape = get().shape, strides = get().strides;
+  if (dim() > 0 && shape[i] == 1) shape.erase(i), strides.erase(i);
+  return titled(
+      "SqueezeBackward1",
+      record<rule::Squeeze>(view_of(*this, shape, strides, storage_offset()), {this}, loc));
+}
+inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
+  const At at{"unsqueeze", loc};
+  check_together(at, {this});
+  const int i = checked_axis(axis, dim() + 1, at);
+  Shape shape = get().shape, strides = get().strides;
+  strides.insert(i, i < dim() ? shape[i] * strides[i] : 1);
+  shape.insert(i, 1);
+  return record<rule::Unsqueeze>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
+                                 {0, {i}});
+}
+
+// ---- Indexing -----------------------------------------------------------------------------------------
+
+inline Tensor Tensor::select(Extent axis, Extent index, Loc loc) const {
+  const At at{"select", loc};
+  check_together(at, {this});
+  if (dim() == 0) fail(at, "a 0-d tensor has no axis to index", "use item() to read its value");
+  const int a = checked_axis(axis, dim(), at);
+  const std::int64_t size = get().shape[a];
+  if (index < -size || index >= size)
+    fail(at, "index " + std::to_string(index) + " is out of range for size " +
+                 std::to_string(size) + " of " + to_string(shape()));
+  const std::int64_t i = index < 0 ? index + size : std::int64_t{index};
+  Shape shape = get().shape, strides = get().strides;
+  const std::int64_t offset = storage_offset() + i * strides[a];
+  shape.erase(a);
+  strides.erase(a);
+  return record<rule::Select>(view_of(*this, shape, strides, offset), {this}, loc, {0, {a, i}});
+}
+inline Tensor Tensor::operator[](const First& index) const {
+  return select(0, index.value(), index.loc);
+}
+inline Tensor Tensor::at(Shape index, Loc loc) const {
+  if (index.size() > dim())
+    fail({"at", loc},
+         to_string(index) + " has more indices than " + to_string(shape()) + " has axes");
+  Tensor x = *this;
+  for (std::int64_t i : index) x = x.select(0, i, loc);
+  return x;
+}
+// Elements start, start + step, ... below stop; negative ones count from the back, as in Python.
+inline Tensor Tensor::slice(Extent axis, Extent start, std::optional<std::int64_t> stop,
+                            Extent step, Loc loc) const {
+  const At at{"slice", loc};
+  check_together(at, {this});
+  if (dim() == 0) fail(at, "a 0-d tensor has no axis to slice");
+  if (step < 1) fail(at, "the step is " + std::to_string(step) + ", it has to be positive");
+  const int a = checked_axis(axis, dim(), at);
+  const std::int64_t size = get().shape[a];
+  auto inside = [&](std::int64_t i) {
+    return std::clamp(i < 0 ? i + size : i, std::int64_t{0}, size);
+  };
+  const std::int64_t from = inside(start), to = std::max(from, inside(stop.value_or(size)));
+  Shape shape = get().shape, strides = get().strides;
+  const std::int64_t offset = storage_offset() + (to > from ? from * strides[a] : 0);
+  shape[a] = (to - from + step - 1) / step;
+  strides[a] *= step;
+  return record<rule::Slice>(view_of(*this, shape, strides, offset), {this}, loc,
+                             {0, {a, from, to, std::int64_t{step}}});
+}
+inline Tensor Tensor::narrow(Extent axis, Extent start, Extent length, Loc loc) const {
+  const At at{"narrow", loc};
+  check_together(at, {this});
+  const std::int64_t size = this->size(axis, loc),
+                     from = start < 0 ? start + size : std::int64_t{start};
+  if (length < 0 || from < 0 || from + length > size)
+    fail(at, "start " + std::to_string(start) + " and length " + std::to_string(length) +
+                 " leave the size " + std::to_string(size));
+  return slice(axis, from, from + length, 1, loc);
+}
+
+class Tensor::Rows {  // for (Tensor row : x)
+ public:
+  using difference_type = std::int64_t;
+  using value_type = Tensor;
+  Rows(const Tensor& x, std::int64_t i) : x_(&x), i_(i) {}
+  Tensor operator*() const { return x_->select(0, i_); }
+  Rows& operator++() {
+    ++i_;
+    return *this;
+  }
+  bool operator==(const Rows& other) const { return i_ == other.i_; }
+
+ private:
+  const Tensor* x_;
+  std::int64_t i_;
+};
+inline Tensor::Rows Tensor::begin() const { return {*this, 0}; }
+inline Tensor::Rows Tensor::end() const { return {*this, size(0)}; }
+
+// ---- Copies and kinds ---------------------------------------------------------------------------------
+
+inline Tensor Tensor::clone(Loc loc) const {
+  check_together({"clone", loc}, {this});
+  return record<rule::Clone>(copy_of(*this), {this}, loc);
+}
+inline Tensor Tensor::contiguous(Loc loc) const { return is_contiguous() ? *this : clone(loc); }
+inline Tensor Tensor::detach(Loc loc) const {
+  check_together({"detach", loc}, {this});
+  const NoGrad guard;
+  Tensor y = alias_of(*this);
+  y.get().id = next_id();
+  return record<rule::Detach>(std::move(y), {this}, loc);
+}
+inline Tensor Tensor::to(DType dtype, Loc loc) const {
+  check_together({"to", loc}, {this});
+  if (dtype == this->dtype()) return *this;
+  return record<rule::To>(converted(*this, dtype), {this}, loc);
+}
+inline Tensor Tensor::to(Device device, Loc loc) const {
+  check_together({"to", loc}, {this});
+  if (device == this->device()) return *this;
+  Tensor y = fresh(shape(), dtype(), device);
+  minitensor::copy(y.elements(), elements());
+  return record<rule::To>(std::move(y), {this}, loc);
+}
+inline Tensor Tensor::cpu(Loc loc) const { return to(Device::cpu, loc); }
+inline Tensor Tensor::cuda(Loc loc) const { return to(Device::cuda, loc); }
+inline void rule::To::backward() { give(0, dy.to(device(0))); }
+
+// The tensors one after another along an axis: [2, 3] and [4, 3] along 0 -> [6, 3]
+inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc = Loc::here()) {
+  const At at{"cat", loc};
+  if (tensors.empty()) fail(at, "it needs at least one tensor");
+  std::vector<const Tensor*> inputs;
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& x : tensors) {
+    check_together(at, {&tensors[0], &x});
+    inputs.push_back(&x);
+    dtype = common_dtype(dtype, x.dtype());
+  }
+  Shape shape = tensors[0].shape();
+  if (shape.empty()) fail(at, "a 0-d tensor has no axis to join", "use stack()");
+  const int along = checked_axis(axis, shape.size(), at);
+  shape[along] = 0;
+  for (const Tensor& x : tensors) {
+    Shape rest = x.shape();
+    if (along < rest.size()) shape[along] += std::exchange(rest[along], shape[along]);
+    rest[along] = shape[along];
+    if (rest != shape)
+      fail(at, "only axis " + std::to_string(along) + " may differ: " +
+                   to_string(tensors[0].shape()) + " and " + to_string(x.shape()));
+  }
+  Tensor y = fresh(shape, dtype, tensors[0].device());
+  View part = y.elements();
+  for (const Tensor& x : tensors) {
+    part.shape[along] = x.shape()[along];
+    copy(part, x.elements());
+    part.data += part.shape[along] * part.strides[along] * bytes_of(dtype);
+  }
+  return record_as(recipe_of<rule::Cat>, std::move(y), inputs, loc, {0, {along}}, nullptr);
+}
+// The tensors side by side along a new axis: three of [2] along 0 -> [3, 2]
+inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc = Loc::here()) {
+  const Composed whole("stack", loc);
+  std::vector<Tensor> rows;
+  for (const Tensor& x : tensors) {
+    check_together({"stack", loc}, {&tensors[0], &x});
+    if (x.shape() != tensors[0].shape())
+      fail({"stack", loc},
+           "the shapes differ: " + to_string(tensors[0].shape()) + " and " + to_string(x.shape()));
+    rows.push_back(x.unsqueeze(axis));
+  }
+  return titled("StackBackward0", cat(rows, axis));
+}
+
+// ---- Gather -------------------------------------------------------------------------------------------
+
+inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
+  if (index.dtype() != int64)
+    fail(at, std::string("the index is ") + name_of(index.dtype()) + ", not int64");
+  std::int64_t bad = 0;
+  if (first_out_of_range(index.elements(), size, bad))
+    fail(at, "index " + std::to_string(bad) + " is out of range for size " + std::to_string(size));
+}
+// y[i][j] = a[i][index[i][j]] along axis 1, and so for each axis; the result has the index's shape.
+inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
+  const At at{"gather", loc};
+  check_together(at, {this, &index});
+  const int along = checked_axis(axis, dim(), at);
+  if (index.dim() != dim())
+    fail(at, "the index has shape " + to_string(index.shape()) + ", and the tensor " +
+                 to_string(shape()));
+  for (int i = 0; i < dim(); ++i)
+    if (i != along && index.shape()[i] > get().shape[i])
+      fail(at, "the index " + to_string(index.shape()) + " is larger than " + to_string(shape()) +
+                   " at axis " + std::to_string(i));
+  check_index(index, dim() ? get().shape[along] : 1, at);
+  Tensor y = fresh(index.shape(), dtype(), device());
+  minitensor::gather(y.elements(), elements(), index.elements(), along);
+  return record<rule::Gather>(std::move(y), {this, &index}, loc, {0, {along}});
+}
+inline Tensor scatter_new(const Tensor& a, const Tensor& index, const Shape& shape, int axis,
+                          Loc loc = Loc::here()) {
+  Tensor y = fresh(shape, a.dtype(), a.device());
+  fill(y.elements(), 0);
+  scatter_add(y.elements(), a.elements(), index.elements(), axis);
+  return record<rule::ScatterNew>(std::move(y), {&a, &index}, loc,
+                                  {static_cast<double>(axis), shape});
+}
+inline void rule::Gather::backward() {
+  give(0, scatter_new(dy, b(), shape(0), static_cast<int>(dims()[0])));
+}
+inline void rule::ExtremeAlong::backward() {
+  const int axis = static_cast<int>(dims()[0]);
+  const Shape whole = shape(0);
+  if (whole.empty()) return give(0, dy);
+  Shape kept = whole;
+  kept[axis] = 1;
+  give(0, scatter_new(dy.reshape(kept), index().reshape(kept), whole, axis));
+}
+
+// ---- In place -----------------------------------------------------------------------------------------
+//
+// A write changes memory that others may look at. So the storage counts it, and three kinds of
+// tensor refuse before anything has changed: a leaf that requires grad, a view of one, and an
+// expanded tensor.
+
+inline void note_write(const Tensor& x, const char* by, Loc loc) {
+  Storage& storage = *x.get().storage;
+  storage.version.fetch_add(1, std::memory_order_relaxed);
+  storage.written_by = by;
+  storage.written_at = loc;
+}
+
+inline void check_writable(const Tensor& x, const At& at) {
+  const Record& r = x.get();
+  for (int i = 0; i < r.shape.size(); ++i)
+    if (r.strides[i] == 0 && r.shape[i] > 1)
+      fail(at,
+           "several elements of this expanded tensor " + to_string(r.shape) +
+               " are one place in memory",
+           "clone() it first");
+  if (!current.grad_enabled) return;
+  if (r.requires_grad)
+    fail(at, "a leaf that requires grad is written in place, and the graph could not tell",
+         "for an update write { NoGrad guard; w -= lr * w.grad(); }");
+  if (r.base && r.base->requires_grad)
+    fail(at, "a view of a leaf that requires grad is written in place",
+         "write inside { NoGrad guard; ... }, or clone() it first");
+}
+
+// A view whose base was written to through another view takes its history anew from the base.
+inline void renew(const Tensor& view) {
+  static constexpr const Recipe& recipe = recipe_of<rule::AsStrided>;
+  Record& r = view.get();
+  const Tensor base(r.base);
+  r.history = r.base->history;
+  r.node = {};
+  if (!base.requires_grad()) return;
+  Tensor x = view;
+  const Tensor* inputs[] = {&base};
+  attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {}, nullptr);
+  save(*r.node, 'v', alias_of(view), true);
+  save(*r.node, 'o', alias_of(base), true);
+}
+inline Node* Tensor::node() const {
+  const Record& r = get();
+  if (r.base && r.history != r.base->history) renew(*this);
+  return r.node.get();
+}
+
+// Puts `result` in the place of x: its elements into x's memory, and its history into x's graph.
+inline void replace(const Tensor& x, Tensor result, const At& at) {
+  const Quiet quiet;
+  const EnableGrad recording;
+  result = result.to(x.dtype());
+  copy(x.elements(), broadcast_to(result.elements(), x.shape()));
+  note_write(x, at.op, line_of(at.loc));
+  Record& r = x.get();
+  if (!r.base) {
+    Ref<Node> node(result.node());
+    if (r.retains_grad && r.node) r.node->retaining = nullptr;
+    if (node) node->result = r.id, node->retaining = r.retains_grad ? &r : nullptr;
+    r.node = std::move(node);
+    ++r.history;
+    return;
+  }
+  static constexpr const Recipe& recipe = recipe_of<rule::WriteInto>;
+  Tensor base(r.base);
+  const Tensor* inputs[] = {&base, &result};
+  attach_node(recipe, base, inputs, at.loc, {}, nullptr);
+  save(*base.get().node, 'v', alias_of(x), true);
+  save(*base.get().node, 'o', alias_of(base), true);
+  r.history = ++base.get().history - 1;
+  renew(x);
+}
+
+void tell_wrote(const Tensor& x, std::int64_t version_before, const char* by, const Node* node,
+                Loc loc);
+
+inline bool shares_memory(const Tensor& x, const Tensor& y) {
+  return x.get().storage.get() == y.get().storage.get() &&
+         !(x.storage_offset() == y.storage_offset() && x.stride() == y.stride());
+}
+
+// What the in-place operations share: checks, then either the plain write, or, when the graph has
+// to know, the operation as usual and its result in the place of x.
+template <class Recorded, class Plain>
+const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recorded recorded,
+                    Plain plain) {
+  const At at{op, other.loc};
+  check_together(at, {&x});
+  if (other.tensor) check_together(at, {&x, other.tensor});
+  check_writable(x, at);
+  const Shape shape =
+      other.tensor ? broadcast_shapes(x.shape(), other.tensor->shape(), at) : x.shape();
+  if (shape != x.shape())
+    fail(at, "the result " + to_string(shape) + " does not fit into " + to_string(x.shape()));
+  const DType dtype = other.tensor ? promote(x, *other.tensor) : promote(x, other.number);
+  if (std::strcmp(op, "copy_") != 0 && kind_of(dtype) > kind_of(x.dtype()))
+    fail(at,
+         std::string("a ") + name_of(dtype) + " result can't be written into " + name_of(x.dtype()),
+         "convert first: x = x.to(" + std::string(name_of(dtype)) + ")");
+  const std::int64_t before = x.version();
+  const bool tracked = current.grad_enabled &&
+                       (x.requires_grad() || (other.tensor && other.tensor->requires_grad()));
+  const Node* node = nullptr;
+  Tensor result;
+  if (tracked) {
+    const Pin pin(other.loc);
+    result = recorded();
+    node = result.node();
+    replace(x, result, at);
+  } else {
+    if (other.tensor && shares_memory(x, *other.tensor)) {
+      const Tensor apart = copy_of(*other.tensor);
+      plain(broadcast_to(converted(apart, x.dtype()).elements(), shape));
+    } else if (other.tensor) {
+      const Tensor same = converted(*other.tensor, x.dtype());
+      plain(broadcast_to(same.elements(), shape));
+    } else {
+      plain(Constant(other.number, x.dtype(), shape).view);
+    }
+    note_write(x, op, line_of(other.loc));
+  }
+  if (current.observer) tell_wrote(x, before, op, node, line_of(other.loc));
+  return x;
+}
+inline const Tensor& Tensor::add_(const Operand& other) const {
+  return write(
+      *this, other, "add_", [&] { return *this + other; },
+      [&](const View& b) { zip<formula::Add>(elements(), elements(), b); });
+}
+inline const Tensor& Tensor::sub_(const Operand& other) const {
+  return write(
+      *this, other, "sub_", [&] { return *this - other; },
+      [&](const View& b) { zip<formula::Sub>(elements(), elements(), b); });
+}
+inline const Tensor& Tensor::mul_(const Operand& other) const {
+  return write(
+      *this, other, "mul_", [&] { return *this * other; },
+      [&](const View& b) { zip<formula::Mul>(elements(), elements(), b); });
+}
+inline const Tensor& Tensor::div_(const Operand& other) const {
+  if (!is_floating(dtype()))
+    fail({"div_", other.loc}, std::string("a quotient can't be written into ") + name_of(dtype()),
+         "convert first: x = x.to(float32)");
+  return write(
+      *this, other, "div_", [&] { return *this / other; },
+      [&](const View& b) { zip<formula::Div>(elements(), elements(), b); });
+}
+inline Tensor overwritten(const Tensor& x, const Operand& other) {
+  const Tensor value = other.tensor ? *other.tensor : full({}, other.number, {.dtype = x.dtype()});
+  Tensor y = fresh(x.shape(), x.dtype(), x.device());
+  copy(y.elements(), broadcast_to(value.elements(), x.shape()));
+  return record<rule::Overwrite>(std::move(y), {&x, &value}, other.loc);
+}
+inline const Tensor& Tensor::copy_(const Operand& other) const {
+  return write(
+      *this, other, "copy_", [&] { return overwritten(*this, other); },
+      [&](const View& b) { minitensor::copy(elements(), b); });
+}
+inline const Tensor& Tensor::fill_(Scalar value, Loc loc) const {
+  return copy_(Operand(value, loc));
+}
+inline const Tensor& Tensor::zero_(Loc loc) const { return copy_(Operand(0, loc)); }
+inline void Tensor::operator=(const Operand& value) && { copy_(value); }
+inline Tensor& Tensor::operator+=(const Operand& other) & { return add_(other), *this; }
+inline Tensor& Tensor::operator-=(const Operand& other) & { return sub_(other), *this; }
+inline Tensor& Tensor::operator*=(const Operand& other) & { return mul_(other), *this; }
+inline Tensor& Tensor::operator/=(const Operand& other) & { return div_(other), *this; }
+inline void Tensor::operator+=(const Operand& other) && { add_(other); }
+inline void Tensor::operator-=(const Operand& other) && { sub_(other); }
+inline void Tensor::operator*=(const Operand& other) && { mul_(other); }
+inline void Tensor::operator/=(const Operand& other) && { div_(other); }
+
+// A window of a line of memory, given by hand.
+inline Tensor window_of(const Tensor& line, const Shape& shape, const Shape& strides,
+                        std::int64_t offset) {
+  Tensor y =
+      record<rule::AsStrided>(view_of(line, shape, strides, offset), {&line}, Loc::unknown());
+  if (Node* node = y.get().node.get()) {
+    save(*node, 'v', y, true);
+    save(*node, 'o', line, true);
+  }
+  return y;
+}
+// Zeros over the extent of a base: in them, the base and its windows lie as they do in memory.
+inline Tensor line_like(const Record& base, const Tensor& dy) {
+  std::int64_t extent = base.shape.numel() ? 1 : 0;
+  for (int i = 0; extent && i < base.shape.size(); ++i)
+    extent += (base.shape[i] - 1) * base.strides[i];
+  return zeros({extent}, {.dtype = dy.dtype(), .device = dy.device()});
+}
+inline void rule::AsStrided::backward() {
+  const Tensor view = saved('v'), base = saved('o');
+  const Record &window = view.get(), &whole = base.get();
+  Shape once = window.shape;  // an axis that was expanded has one element in memory
+  for (int i = 0; i < once.size(); ++i)
+    if (window.strides[i] == 0) once[i] = 1;
+  const Tensor line = line_like(whole, dy);
+  window_of(line, once, window.strides, window.offset - whole.offset).copy_(fold_to(dy, once));
+  give(0, window_of(line, whole.shape, whole.strides, 0));
+}
+inline void rule::WriteInto::backward() {
+  const Tensor view = saved('v'), base = saved('o');
+  const Record &window = view.get(), &whole = base.get();
+  const Tensor line = line_like(whole, dy);
+  window_of(line, whole.shape, whole.strides, 0).copy_(dy);
+  const Tensor place = window_of(line, window.shape, window.strides, window.offset - whole.offset);
+  if (wants(1)) give(1, place.clone());
+  if (!wants(0)) return;
+  place.zero_();
+  give(0, window_of(line, whole.shape, whole.strides, 0));
+}
+
+// ---- The same, as functions -----------------------------------------------------------------------------
+
+inline Tensor neg(const Tensor& x, Loc loc = Loc::here()) { return x.neg(loc); }
+inline Tensor abs(const Tensor& x, Loc loc = Loc::here()) { return x.abs(loc); }
+inline Tensor sign(const Tensor& x, Loc loc = Loc::here()) { return x.sign(loc); }
+inline Tensor exp(const Tensor& x, Loc loc = Loc::here()) { return x.exp(loc); }
+inline Tensor log(const Tensor& x, Loc loc = Loc::here()) { return x.log(loc); }
+inline Tensor sqrt(const Tensor& x, Loc loc = Loc::here()) { return x.sqrt(loc); }
+inline Tensor square(const Tensor& x, Loc loc = Loc::here()) { return x.square(loc); }
+inline Tensor sin(const Tensor& x, Loc loc = Loc::here()) { return x.sin(loc); }
+inline Tensor cos(const Tensor& x, Loc loc = Loc::here()) { return x.cos(loc); }
+inline Tensor tanh(const Tensor& x, Loc loc = Loc::here()) { return x.tanh(loc); }
+inline Tensor sigmoid(const Tensor& x, Loc loc = Loc::here()) { return x.sigmoid(loc); }
+inline Tensor relu(const Tensor& x, Loc loc = Loc::here()) { return x.relu(loc); }
+inline Tensor maximum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.maximum(b, loc);
+}
+inline Tensor minimum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.minimum(b, loc);
+}
+inline Tensor max(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.maximum(b, loc);
+}
+inline Tensor min(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.minimum(b, loc);
+}
+inline Tensor sum(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                  Loc loc = Loc::here()) {
+  return x.sum(axes, options, loc);
+}
+inline Tensor mean(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.mean(axes, options, loc);
+}
+inline Tensor amax(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.amax(axes, options, loc);
+}
+inline Tensor amin(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.amin(axes, options, loc);
+}
+inline Tensor max(const Tensor& x, Loc loc = Loc::here()) { return x.max(loc); }
+inline Tensor min(const Tensor& x, Loc loc = Loc::here()) { return x.min(loc); }
+inline ValuesIndices max(const Tensor& x, Extent axis, ReduceOptions options = {},
+                         Loc loc = Loc::here()) {
+  return x.max(axis, options, loc);
+}
+inline ValuesIndices min(const Tensor& x, Extent axis, ReduceOptions options = {},
+                         Loc loc = Loc::here()) {
+  return x.min(axis, options, loc);
+}
+inline Tensor argmax(const Tensor& x, Extent axis, ReduceOptions options = {},
+                     Loc loc = Loc::here()) {
+  return x.argmax(axis, options, loc);
+}
+inline Tensor reshape(const Tensor& x, Shape shape, Loc loc = Loc::here()) {
+  return x.reshape(shape, loc);
+}
+inline Tensor flatten(const Tensor& x, Extent from = 0, Extent to = -1, Loc loc = Loc::here()) {
+  return x.flatten(from, to, loc);
+}
+inline Tensor transpose(const Tensor& x, Extent axis, Extent other, Loc loc = Loc::here()) {
+  return x.transpose(axis, other, loc);
+}
+inline Tensor permute(const Tensor& x, Dims axes, Loc loc = Loc::here()) {
+  return x.permute(axes, loc);
+}
+inline Tensor squeeze(const Tensor& x, Loc loc = Loc::here()) { return x.squeeze(loc); }
+inline Tensor squeeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.squeeze(axis, loc);
+}
+inline Tensor unsqueeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.unsqueeze(axis, loc);
+}
+inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc = Loc::here()) {
+  return x.gather(axis, index, loc);
+}
+
+// ================================================================================================
+// 11. Composed operations
+// ================================================================================================
+//
+// Made of operations that have their rules already; no derivative is written twice. Each opens a
+// scope of its name, so the viewer can draw it as one box or show what is inside.
+
+// The exponentials, scaled to sum to 1 along an axis. Subtracting the maximum first changes nothing
+// in the result and keeps exp() from overflowing.
+inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
+  const Composed whole("softmax", loc);
+  const Tensor top = detach().amax({std::int64_t{axis}}, {.keepdim = true});
+  const Tensor shifted = *this - top;
+  const Tensor powers = shifted.exp();
+  return titled("SoftmaxBackward0", powers / powers.sum({std::int64_t{axis}}, {.keepdim = true}));
+}
+// log(softmax(x)), without the detour over numbers too small to have a logarithm.
+inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
+  const Composed whole("log_softmax", loc);
+  const Tensor top = detach().amax({std::int64_t{axis}}, {.keepdim = true});
+  const Tensor shifted = *this - top;
+  const Tensor total = shifted.exp().sum({std::int64_t{axis}}, {.keepdim = true});
+  return titled("LogSoftmaxBackward0", shifted - total.log());
+}
+inline Tensor softmax(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.softmax(axis, loc);
+}
+inline Tensor log_softmax(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.log_softmax(axis, loc);
+}
+
+struct LossOptions {
+  ByName by_name = ByName();
+  const char* reduction = "mean";  // or "sum" or "none"
+};
+struct CrossEntropyOptions {
+  ByName by_name = ByName();
+  std::int64_t ignore_index = -100;
+  const char* reduction = "mean";
+};
+
+inline Tensor reduced_loss(const Tensor& losses, const char* reduction, const At& at) {
+  const std::string_view how = reduction;
+  if (how == "none") return losses;
+  if (how == "sum") return losses.sum();
+  if (how == "mean") return losses.mean();
+  fail(at, "reduction is \"" + std::string(how) + "\"", "write \"mean\", \"sum\" or \"none\"");
+}
+
+// The mean of (input - target)^2. Shapes broadcast, which is rarely meant.
+inline Tensor mse_loss(const Tensor& input, const Tensor& target, LossOptions options = {},
+                       Loc loc = Loc::here()) {
+  const Composed whole("mse_loss", loc);
+  const Tensor error = input - target;
+  return titled("MseLossBackward0",
+                reduced_loss(error.square(), options.reduction, {"mse_loss", loc}));
+}
+
+// Minus the log of the probability given to the right class: logits [N, C] (or [C]) and class
+// numbers [N] (or []) -> the mean over the rows. Rows whose class is ignore_index count for
+// nothing.
+inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+                            CrossEntropyOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"cross_entropy", loc};
+  check_together(at, {&logits, &target});
+  if (target.dtype() != int64)
+    fail(at,
+         std::string("the target is ") + name_of(target.dtype()) + ", not class numbers in int64",
+         "convert with .to(int64)");
+  if (logits.dim() < 1 || logits.dim() > 2 || target.dim() != logits.dim() - 1 ||
+      (target.dim() == 1 && target.shape()[0] != logits.shape()[0]))
+    fail(at,
+         "the shapes " + to_string(logits.shape()) + " and " + to_string(target.shape()) +
+             " do not fit",
+         "logits [N, C] go with class numbers [N]");
+  const Composed whole("cross_entropy", loc);
+  const int axis = logits.dim() - 1;
+  const Tensor keep = target != options.ignore_index;
+  const Tensor safe = where(keep, target, 0);
+  check_index(safe, logits.shape()[axis], at);
+  const Tensor log_probabilities = logits.log_softmax(axis);
+  const Tensor picked = log_probabilities.gather(axis, safe.unsqueeze(axis)).squeeze(axis);
+  const Tensor losses = where(keep, -picked, 0);
+  if (std::string_view(options.reduction) != "mean")
+    return titled("NllLossBackward0", reduced_loss(losses, options.reduction, at));
+  return titled("NllLossBackward0", losses.sum() / keep.sum());
+}
+
+// ================================================================================================
+// 12. Random numbers
+// ================================================================================================
+//
+// The usual generator is a machine that takes steps: the thousandth number comes after 999 others,
+// and many processors cannot share it. Philox is a function instead: it scrambles a counter so well
+// that the results pass the known tests of randomness (but guard no secrets: not for passwords).
+// Anybody can have the thousandth number at once. So a tensor is filled in any order or in
+// parallel, on the CPU or on a GPU, and a seed means the same numbers everywhere.
+//
+// The key is the seed. The counter is the number of the call (each call that fills a tensor takes
+// the next) and the number of the block within this call. All three have 64 bits.
+
+using RandomBlock = std::array<std::uint32_t, 4>;
+
+constexpr std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+constexpr std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+
+// Philox 4x32-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as
+// easy as 1, 2, 3", SC 2011). A round multiplies two of the words by constants, and mixes the
+// halves of the products with the two other words and the key.
+constexpr RandomBlock philox(RandomBlock counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = 0xD2511F53ull * counter[0];
+    const std::uint64_t b = 0xCD9E8D57ull * counter[2];
+    counter = {high_word(b) ^ counter[1] ^ key[0], low_word(b), high_word(a) ^ counter[3] ^ key[1],
+               low_word(a)};
+    key[0] += 0x9E3779B9;  // the fractions of the golden ratio and of the square root of 3
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// The randomness of one call: as many blocks as it asks for.
+struct RandomCall {
+  std::uint64_t seed, call;
+  constexpr RandomBlock block(std::uint64_t number) const {
+    return philox({low_word(number), high_word(number), low_word(call), high_word(call)},
+                  {low_word(seed), high_word(seed)});
+  }
+};
+
+// Hands out calls. A copy will draw what the original draws.
+class Generator {
+ public:
+  explicit constexpr Generator(std::uint64_t seed = 0) : seed_(seed) {}
+  constexpr std::uint64_t seed() const { return seed_; }
+  constexpr std::uint64_t counter() const { return counter_; }  // calls so far
+  constexpr RandomCall next() { return {seed_, counter_++}; }
+
+ private:
+  std::uint64_t seed_, counter_ = 0;
+};
+
+// A distribution turns a block into as many numbers as it has bits for. Whole numbers and uniforms
+// are the same on every machine, bit for bit; log, cos and sin may differ in their last bits.
+// Everything is constexpr so that nvcc, too, may compile it for a GPU.
+namespace distribution {
+
+constexpr std::array<std::uint64_t, 2> in_pairs(const RandomBlock& bits) {
+  return {std::uint64_t{bits[1]} << 32 | bits[0], std::uint64_t{bits[3]} << 32 | bits[2]};
+}
+
+// Uniform in [0, 1): a float has room for 24 random bits, a double for 53.
+constexpr float unit(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+constexpr double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+template <class T>
+constexpr auto units(const RandomBlock& bits) {
+  const auto pairs = in_pairs(bits);
+  if constexpr (std::is_same_v<T, double>)
+    return std::array{unit(pairs[0]), unit(pairs[1])};
+  else
+    return std::array{unit(bits[0]), unit(bits[1]), unit(bits[2]), unit(bits[3])};
+}
+
+// Uniform in [low, high). fma rounds once, on every machine; where it rounds up to `high`, we take
+// the last number before it.
+template <class T>
+struct Uniform {
+  T low, high;
+  constexpr auto operator()(const RandomBlock& bits) const {
+    auto y = units<T>(bits);
+    for (T& u : y) {
+      u = std::fma(high - low, u, low);
+      if (u >= high) u = std::nextafter(high, low);
+    }
+    return y;
+  }
+};
+
+// A point whose angle is uniform and whose squared radius is exponential has two independent normal
+// coordinates (G. E. P. Box, M. E. Muller, 1958). Because 1 - u is at least 2^-24, no float32 lies
+// further out than 5.8 standard deviations; for float64 it is 8.6.
+template <class T>
+struct Normal {
+  T mean, deviation;
+  constexpr auto operator()(const RandomBlock& bits) const {
+    auto y = units<T>(bits);
+    for (std::size_t i = 0; i < y.size(); i += 2) {
+      const T radius = std::sqrt(-2 * std::log(1 - y[i]));
+      const T angle = static_cast<T>(6.283185307179586) * y[i + 1];
+      y[i] = std::fma(deviation, radius * std::cos(angle), mean);
+      y[i + 1] = std::fma(deviation, radius * std::sin(angle), mean);
+    }
+    return y;
+  }
+};
+
+// low, low + 1, ..., high - 1, each equally likely. A remainder would favour the small ones. So we
+// take as many bits as the range needs, and others while they lie beyond it: those of the same
+// block, scrambled once more.
+class Integers {
+ public:
+  constexpr Integers(std::int64_t low, std::int64_t high)
+      : low_(static_cast<std::uint64_t>(low)),
+        last_(static_cast<std::uint64_t>(high) - 1 - low_),
+        mask_(~std::uint64_t{0} >> std::countl_zero(last_ | 1)) {}
+  constexpr std::array<std::int64_t, 2> operator()(const RandomBlock& bits) const {
+    return {pick(bits, 0), pick(bits, 1)};
+  }
+
+ private:
+  constexpr std::int64_t pick(RandomBlock bits, std::size_t half) const {
+    while ((in_pairs(bits)[half] & mask_) > last_) bits = philox(bits, {});
+    return static_cast<std::int64_t>(low_ + (in_pairs(bits)[half] & mask_));
+  }
+  std::uint64_t low_, last_, mask_;  // last: the largest distance from low; mask: 2^n - 1 >= last
+};
+
+// True with the probability p.
+struct Bernoulli {
+  double p;
+  constexpr std::array<bool, 2> operator()(const RandomBlock& bits) const {
+    const auto u = units<double>(bits);
+    return {u[0] < p, u[1] < p};
+  }
+};
+
+}  // namespace distribution
+
+// Below, y is contiguous. Block 0 fills its first elements, block 1 the next, and so on: element i
+// depends on the seed, the number of the call, and i.
+template <class T, class Distribution>
+void fill_random(const View& y, const RandomCall& call, const Distribution& draw) {
+  T* out = reinterpret_cast<T*>(y.data);
+  T* const end = out + y.shape.numel();
+  for (std::uint64_t block = 0; out < end; ++block)
+    for (const auto number : draw(call.block(block)))
+      if (out < end) *out++ = static_cast<T>(number);
+}
+
+// Uniform in [low, high), whose width is finite. y is float32 or float64.
+inline void fill_uniform(const View& y, Generator& generator, double low, double high) {
+  const RandomCall call = generator.next();
+  const auto fill_as = [&]<class T>(T) {
+    const distribution::Uniform<T> draw{static_cast<T>(low), static_cast<T>(high)};
+    fill_random<T>(y, call, draw);
+  };
+  y.dtype == float64 ? fill_as(double{}) : fill_as(float{});
+}
+
+// y is float32 or float64.
+inline void fill_normal(const View& y, Generator& generator, double mean, double std) {
+  const RandomCall call = generator.next();
+  const auto fill_as = [&]<class T>(T) {
+    const distribution::Normal<T> draw{static_cast<T>(mean), static_cast<T>(std)};
+    fill_random<T>(y, call, draw);
+  };
+  y.dtype == float64 ? fill_as(double{}) : fill_as(float{});
+}
+
+// Whole numbers from low to high - 1, where low < high. y has any dtype.
+inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
+                          std::int64_t high) {
+  const RandomCall call = generator.next();
+  const distribution::Integers draw(low, high);
+  visit(y.dtype, [&](auto zero) { fill_random<decltype(zero)>(y, call, draw); });
+}
+
+// 1 with the probability p, otherwise 0. y has any dtype.
+inline void fill_bernoulli(const View& y, Generator& generator, double p) {
+  const RandomCall call = generator.next();
+  const distribution::Bernoulli draw{p};
+  visit(y.dtype, [&](auto zero) { fill_random<decltype(zero)>(y, call, draw); });
+}
+
+// 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they
+// have drawn. That needs a sort, which parallel machines do well. y has any dtype.
+inline void fill_permutation(const View& y, Generator& generator) {
+  const RandomCall call = generator.next();
+  std::vector<std::pair<std::uint64_t, std::int64_t>> line;
+  for (std::int64_t i = 0; i < y.shape.numel(); ++i)
+    line.emplace_back(distribution::in_pairs(call.block(static_cast<std::uint64_t>(i)))[0], i);
+  std::sort(line.begin(), line.end());
+  visit(y.dtype, [&](auto zero) {
+    auto* out = reinterpret_cast<decltype(zero)*>(y.data);
+    for (const auto& place : line) *out++ = static_cast<decltype(zero)>(place.second);
+  });
+}
+
+// ---- Random tensors -----------------------------------------------------------------------------------
+
+inline constinit thread_local Generator default_generator;
+// The numbers that follow are those of this seed, on every machine.
+inline void manual_seed(std::uint64_t seed) { default_generator = Generator(seed); }
+
+template <class Draw>
+Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const TensorOptions& options,
+                     Loc loc, Draw draw) {
+  TensorOptions here = options;
+  here.device = cpu;
+  Tensor x = begin_tensor(op, shape, dtype, here, loc);
+  draw(x.elements());
+  if (options.device != cpu) x = x.to(options.device, loc).detach();
+  return end_tensor(std::move(x), options, loc);
+}
+// Uniform in [0, 1).
+inline Tensor rand(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return random_tensor("rand", shape, options.dtype.value_or(float32), options, loc,
+                       [](const View& x) { fill_uniform(x, default_generator, 0, 1); });
+}
+// Normal with mean 0 and standard deviation 1.
+inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return random_tensor("randn", shape, options.dtype.value_or(float32), options, loc,
+                       [](const View& x) { fill_normal(x, default_generator, 0, 1); });
+}
+template <Integer... T>
+requires(sizeof...(T) > 0) Tensor rand(First first, T... rest) {
+  return rand(first.with(rest...), {}, first.loc);
+}
+template <Integer... T>
+requires(sizeof...(T) > 0) Tensor randn(First first, T... rest) {
+  return randn(first.with(rest...), {}, first.loc);
+}
+// Integers from low to high - 1.
+inline Tensor randint(Extent low, Extent high, Shape shape, TensorOptions options = {},
+                      Loc loc = Loc::here()) {
+  if (high <= low)
+    fail({"randint", loc},
+         "there is no integer from " + std::to_string(low) + " to below " + std::to_string(high));
+  return random_tensor("randint", shape, options.dtype.value_or(int64), options, loc,
+                       [&](const View& x) { fill_integers(x, default_generator, low, high); });
+}
+inline Tensor randint(Extent high, Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return randint(0, high, shape, options, loc);
+}
+// The numbers 0 to n - 1 in a random order.
+inline Tensor randperm(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return random_tensor("randperm", {std::int64_t{n}}, options.dtype.value_or(int64), options, loc,
+                       [](const View& x) { fill_permutation(x, default_generator); });
+}
+
+// ================================================================================================
+// 13. Proof
+// ================================================================================================
+//
+// A derivative is a limit, so it can be checked without any calculus: move one input a little to
+// either side and see how much the result changes.
+
+struct GradcheckOptions {
+  ByName by_name = ByName();
+  double eps = 1e-6;
+  double atol = 1e-5;
+  double rtol = 1e-3;
+};
+
+// A scalar that depends on every output in a different way (a plain sum would not notice two
+// outputs that are exchanged): the outputs times fixed weights between 0.5 and 1.5, added up.
+inline Tensor weighted_sum(const Tensor& y) {
+  Tensor weights = fresh(y.shape(), float64);
+  double* w = weights.data<double>();
+  double turn = 0.5;
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    turn += 0.6180339887498949;  // the golden ratio: its multiples fill the interval evenly
+    turn -= std::floor(turn);
+    w[i] = 0.5 + turn;
+  }
+  return (y * weights).sum();
+}
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// Element i of a float64 tensor, in row-major order, wherever it lies.
+inline double& element(const Tensor& x, std::int64_t i) {
+  const Record& r = x.get();
+  std::int64_t offset = 0;
+  for (int axis = r.shape.size(); axis-- > 0; i /= r.shape[axis])
+    offset += i % r.shape[axis] * r.strides[axis];
+  return x.data<double>()[offset];
+}
+
+inline double central_difference(const Function& f, const std::vector<Tensor>& inputs, double& x,
+                                 double eps) {
+  const NoGrad guard;
+  const double middle = x;
+  x = middle + eps;
+  const double above = weighted_sum(f(inputs)).item();
+  x = middle - eps;
+  const double below = weighted_sum(f(inputs)).item();
+  x = middle;
+  return (above - below) / (2 * eps);
+}
+
+// True if the gradients of f at these float64 inputs equal central differences; otherwise an Error
+// that names the first element where they do not.
+inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
+                      GradcheckOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"gradcheck", loc};
+  const Quiet quiet;
+  std::vector<Tensor> wanted;
+  for (const Tensor& x : inputs) {
+    if (!x.requires_grad()) continue;
+    wanted.push_back(x);
+    if (x.dtype() != float64)
+      fail(at,
+           std::string("an input is ") + name_of(x.dtype()) + ", too coarse for small differences",
+           "make it with {.dtype = float64}");
+  }
+  GradOptions how;
+  how.allow_unused = true;
+  const std::vector<Tensor> gradients = grad({weighted_sum(f(inputs))}, wanted, how, loc);
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const Tensor gradient = gradients[k].defined() ? copy_of(gradients[k]) : zeros_like(wanted[k]);
+    for (std::int64_t i = 0; i < wanted[k].numel(); ++i) {
+      const double slope = central_difference(f, inputs, element(wanted[k], i), options.eps);
+      const double got = element(gradient, i);
+      if (!(std::abs(slope - got) <= options.atol + options.rtol * std::abs(slope)))
+        fail(at, "element " + std::to_string(i) + " of input " + std::to_string(k) +
+                     " has the gradient " + std::to_string(got) +
+                     ", and central differences give " + std::to_string(slope));
+    }
+  }
+  return true;
+}
+inline bool gradcheck(const std::function<Tensor(const Tensor&)>& f, const Tensor& x,
+                      GradcheckOptions options = {}, Loc loc = Loc::here()) {
+  return gradcheck([&](const std::vector<Tensor>& inputs) { return f(inputs[0]); },
+                   std::vector<Tensor>{x}, options, loc);
+}
+
+// The same for second derivatives: the gradient is a function, too.
+inline bool gradgradcheck(const Function& f, const std::vector<Tensor>& inputs,
+                          GradcheckOptions options = {}, Loc loc = Loc::here()) {
+  const Function gradient = [&](const std::vector<Tensor>& xs) {
+    const EnableGrad recording;
+    std::vector<Tensor> wanted;
+    for (const Tensor& x : xs)
+      if (x.requires_grad()) wanted.push_back(x);
+    GradOptions how;
+    how.create_graph = how.allow_unused = true;
+    Tensor total = zeros({}, {.dtype = float64});
+    for (const Tensor& g : grad({weighted_sum(f(xs))}, wanted, how))
+      if (g.defined()) total = total + weighted_sum(g);
+    return total;
+  };
+  return gradcheck(gradient, inputs, options, loc);
+}
+
+// ---- Anomaly mode ---------------------------------------------------------------------------------------
+
+class AnomalyMode {  // while it lives, a pass stops at the first gradient that is NaN
+ public:
+  [[nodiscard("name it: AnomalyMode guard;")]] AnomalyMode()
+      : before_(std::exchange(current.anomaly, true)) {}
+  ~AnomalyMode() { current.anomaly = before_; }
+  AnomalyMode(const AnomalyMode&) = delete;
+  AnomalyMode& operator=(const AnomalyMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
+  const Quiet quiet;
+  if ((gradient != gradient).sum().item() == 0) return;
+  fail({node.facts().name, node.loc},
+       "the gradient that it gives to input " + std::to_string(slot) + " is NaN",
+       std::string("its rule is ") +
+           node.facts().derivatives[static_cast<std::size_t>(std::min(slot, 2))]);
+}
+
+// ================================================================================================
+// 14. Being watched
+// ================================================================================================
+//
+// Somebody who wants to see what a program does derives from Observer, overrides what is of
+// interest and hands it to observe(). Each thread has its own. Nothing here knows who watches, and
+// when nobody does it costs one branch an operation.
+
+struct PassSeen {
+  std::int64_t number;
+  const std::vector<Tensor>& roots;
+  const std::vector<Tensor>& seeds;
+  bool retain_graph, create_graph;
+  const std::vector<Tensor>* asked;  // the inputs of grad(); null for backward()
+  Loc line;
+};
+
+class Observer {  // an unnamed argument is one that this empty version has no use for
+ public:
+  virtual ~Observer() = default;
+  // A tensor was made from numbers.
+  virtual void made(const Tensor& /*tensor*/, Loc /*line*/) {}
+  // An operation ran. The node is null if it was not recorded.
+  virtual void op(const Node* /*node*/, const Facts&, const Given&,
+                  std::span<const Tensor* const> /*inputs*/, std::span<const Tensor> /*outputs*/,
+                  Loc /*line*/) {}
+  virtual void failed(const char* /*op*/, const std::string& /*text*/, Loc /*line*/) {}
+  virtual void pass_begins(const PassSeen&) {}
+  virtual void pass_ends(std::int64_t /*pass*/) {}
+  // A node gave a gradient to its input `slot`: before and after the axes `folded` were summed
+  // away.
+  virtual void arrived(std::int64_t /*pass*/, const Node&, int /*slot*/, const Tensor& /*before*/,
+                       const Shape& /*folded*/, const Tensor& /*given*/) {}
+  virtual void hooked(std::int64_t /*pass*/, Id /*tensor*/, const Tensor& /*before*/,
+                      const Tensor& /*after*/) {}
+  // A leaf's grad() changed; `before` is undefined if it had none.
+  virtual void landed(std::int64_t /*pass*/, const Tensor& /*leaf*/, const Tensor& /*before*/,
+                      const Tensor& /*after*/) {}
+  // A tensor was written in place; the node is the operation whose result it now is, if recorded.
+  virtual void wrote(const Tensor& /*tensor*/, std::int64_t /*version_before*/, const char* /*by*/,
+                     const Node* /*node*/, Loc /*line*/) {}
+  virtual void let_go(const Tensor& /*leaf*/) {}
+  virtual void named(const Tensor& /*tensor*/) {}
+  virtual void scope_opens(Id /*scope*/, const char* /*name*/, bool /*composed*/, Loc /*line*/) {}
+  virtual void scope_closes(Id /*scope*/) {}
+  // What a program says about itself: a lesson's prose ("said"), a point of a curve ("plotted").
+  virtual void note(const char* /*kind*/, const std::string& /*text*/,
+                    std::span<const double> /*numbers*/) {}
+};
+
+inline Observer* observer() { return current.observer; }
+inline Observer* observe(Observer* watcher) { return std::exchange(current.observer, watcher); }
+
+// Each of these tells the observer and mutes it meanwhile, so that what it does with the tensors it
+// is shown is not an event again.
+template <class... Parameters, class... Arguments>
+void tell(Observer* watcher, void (Observer::*what)(Parameters...), Arguments&&... arguments) {
+  const Quiet quiet;
+  const NoGrad guard;
+  (watcher->*what)(std::forward<Arguments>(arguments)...);
+}
+inline void tell_made(const Tensor& x, Loc loc) { tell(current.observer, &Observer::made, x, loc); }
+inline void tell_named(const Tensor& x) { tell(current.observer, &Observer::named, x); }
+inline void tell_let_go(const Tensor& x) { tell(current.observer, &Observer::let_go, x); }
+inline void tell_failed(const At& at, const std::string& text) {
+  tell(current.observer, &Observer::failed, at.op, text, line_of(at.loc));
+}
+inline void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs inputs,
+                    const Tensor& y, const Tensor* index, Loc loc) {
+  const Tensor outputs[] = {y, index ? *index : Tensor()};
+  tell(current.observer, &Observer::op, node, facts, given, inputs,
+       std::span<const Tensor>(outputs, index ? 2 : 1), loc);
+}
+inline void tell_wrote(const Tensor& x, std::int64_t version_before, const char* by,
+                       const Node* node, Loc loc) {
+  tell(current.observer, &Observer::wrote, x, version_before, by, node, loc);
+}
+inline void tell_scope_opens(Id scope, const char* name, bool composed, Loc loc) {
+  tell(current.observer, &Observer::scope_opens, scope, name, composed, loc);
+}
+inline void tell_scope_closes(Id scope) { tell(current.observer, &Observer::scope_closes, scope); }
+inline void tell_pass_begins(Observer* watcher, std::int64_t number,
+                             const std::vector<Tensor>& roots, const std::vector<Tensor>& seeds,
+                             const GradOptions& options, const std::vector<Tensor>* asked,
+                             Loc loc) {
+  tell(watcher, &Observer::pass_begins,
+       PassSeen{number, roots, seeds, options.retain_graph, options.create_graph, asked, loc});
+}
+inline void tell_pass_ends(Observer* watcher, std::int64_t number) {
+  tell(watcher, &Observer::pass_ends, number);
+}
+inline void tell_arrived(Observer* watcher, std::int64_t number, const Node& node, int slot,
+                         const Tensor& before, const Tensor& given) {
+  tell(watcher, &Observer::arrived, number, node, slot, before,
+       folded_axes(before.shape(), given.shape()), given);
+}
+inline void tell_hooked(Observer* watcher, std::int64_t number, Id tensor, const Tensor& before,
+                        const Tensor& after) {
+  tell(watcher, &Observer::hooked, number, tensor, before, after);
+}
+inline void tell_landed(Observer* watcher, std::int64_t number, const Tensor& leaf,
+                        const Tensor& before) {
+  tell(watcher, &Observer::landed, number, leaf, before, leaf.grad());
+}
+
+// ---- The finished graph as a picture --------------------------------------------------------------------
+
+// What led to a tensor: its nodes and leaves by rising number, so that an arrow points from an
+// earlier box to a later one.
+struct Graph {
+  struct Box {
+    Id id = 0;  // of the node, or of the leaf
+    bool leaf = false;
+    std::string label;
+    std::string shape;
+    std::vector<Id> inputs;
+  };
+  std::vector<Box> boxes;
+};
+
+inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
+  check_together({"graph", loc}, {&root});
+  std::map<Id, Graph::Box> found;
+  std::vector<const Node*> open;
+  auto meet_leaf = [&](const Record& leaf) {
+    const std::string name = leaf.extras ? leaf.extras->name : "";
+    found[leaf.id] = {leaf.id, true, name.empty() ? "leaf" : name, to_string(leaf.shape), {}};
+  };
+  auto meet_node = [&](const Node& node) {
+    if (found.count(node.id())) return;
+    found[node.id()] = {node.id(), false, node.facts().name, to_string(node.shape), {}};
+    open.push_back(&node);
+  };
+  if (const Node* node = root.node())
+    meet_node(*node);
+  else
+    meet_leaf(root.get());
+  while (!open.empty()) {
+    const Node& node = *open.back();
+    open.pop_back();
+    for (int slot = 0; slot < node.inputs.size(); ++slot) {
+      const Edge& from = node.inputs[slot].from;
+      if (!from.wanted()) continue;
+      found[node.id()].inputs.push_back(from.node ? from.node->id() : from.leaf->id);
+      if (from.node)
+        meet_node(*from.node);
+      else
+        meet_leaf(*from.leaf);
+    }
+  }
+  Graph g;
+  for (auto& [id, box] : found) g.boxes.push_back(std::move(box));
+  return g;
+}
+
+// Text inside double quotes in Graphviz's language. Quotes and backslashes are escaped, line breaks
+// become \n, other control characters and bytes that are not UTF-8 become U+FFFD.
+inline std::string dot_escape(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const std::size_t length = byte < 0x80                   ? 1
+                               : byte >= 0xF0 && byte < 0xF5 ? 4
+                               : byte >= 0xE0                ? 3
+                               : byte >= 0xC2                ? 2
+                                                             : 0;
+    bool whole = length > 0 && byte < 0xF5 && i + length <= text.size();
+    for (std::size_t k = 1; whole && k < length; ++k)
+      whole = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+    if (byte == '"' || byte == '\\')
+      out += '\\', out += text[i];
+    else if (byte == '\n')
+      out += "\\n";
+    else if (!whole || byte < 0x20 || byte == 0x7F)
+      out += "\xEF\xBF\xBD";
+    else
+      out.append(text, i, length);
+    i += whole ? length : 1;
+  }
+  return out;
+}
+
+// Graphviz's language: `dot -Tsvg` makes a picture of it.
+inline std::string to_dot(const Graph& g) {
+  std::string out = "digraph {\n  rankdir=LR;\n  node [fontname=\"DejaVu Sans\"];\n";
+  for (const Graph::Box& box : g.boxes) {
+    out += "  n" + std::to_string(box.id) + " [label=\"" + dot_escape(box.label) + "\\n" +
+           dot_escape(box.shape) + "\", shape=" + (box.leaf ? "box, style=rounded" : "ellipse") +
+           "];\n";
+    for (Id input : box.inputs)
+      out += "  n" + std::to_string(input) + " -> n" + std::to_string(box.id) + ";\n";
+  }
+  return out + "}\n";
+}
+
+// ---- Printing -------------------------------------------------------------------------------------------
+
+inline std::string to_string(const Tensor& x) {
+  if (!x.defined()) return "tensor(undefined)";
+  const Node* made_by = x.grad_fn();
+  const std::string history = made_by             ? "grad_fn=<" + std::string(made_by->name()) + ">"
+                              : x.requires_grad() ? "requires_grad=True"
+                                                  : "";
+  if (x.device() == cpu) return print_elements(x.elements(), history);
+  return print_elements(dense_copy(x, x.dtype()).elements(), history, x.device().text());
+}
+
+// ================================================================================================
+// A. Appendix: learning
+// ================================================================================================
+
+namespace optim {
+
+struct SGDOptions {
+  ByName by_name = ByName();
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+// Stochastic gradient descent: w -= lr * g. With momentum the steps are taken along a running mean
+// of the gradients (Polyak 1964, in PyTorch's form): v = momentum * v + (1 - dampening) * g.
+class SGD {
+ public:
+  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Loc loc = Loc::here())
+      : parameters_(std::move(parameters)), velocities_(parameters_.size()), options_(options) {
+    const At at{"SGD", loc};
+    if (!(options.lr >= 0))
+      fail(at, "the learning rate is negative: " + std::to_string(options.lr));
+    for (const Tensor& w : parameters_)
+      if (!w.defined() || !w.is_leaf() || !w.requires_grad())
+        fail(at, "a parameter is not a leaf that requires grad",
+             "make it with {.requires_grad = true}");
+  }
+  void step(Loc loc = Loc::here()) {
+    const Pin pin(loc);
+    const NoGrad guard;
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (parameters_[i].grad().defined()) update(parameters_[i], velocities_[i]);
+  }
+  void zero_grad() const {
+    for (const Tensor& w : parameters_) w.zero_grad();
+  }
+  double& lr() { return options_.lr; }
+
+ private:
+  void update(const Tensor& w, Tensor& velocity) const {
+    const std::int64_t before = w.version();
+    {
+      const Quiet quiet;
+      Tensor g = w.grad();
+      if (options_.weight_decay != 0) g = g + w * options_.weight_decay;
+      if (options_.momentum != 0) {
+        velocity = velocity.defined() ? velocity * options_.momentum + g * (1 - options_.dampening)
+                                      : g.clone();
+        g = options_.nesterov ? g + velocity * options_.momentum : velocity;
+      }
+      w.sub_(g * options_.lr);
+    }
+    if (current.observer) tell_wrote(w, before, "SGD", nullptr, line_of(Loc::unknown()));
+  }
+  std::vector<Tensor> parameters_, velocities_;
+  SGDOptions options_;
+};
+
+}  // namespace optim
+
+}  // namespace minitensor
+
+namespace mt = minitensor;
