@@ -1,5 +1,75 @@
-// minitensor: tensors, broadcasting and automatic differentiation in one header.
+// minitensor: tensors, broadcasting and autograd in one C++20 header. MIT licence.
 #pragma once
+
+// ================================================================================================
+// 0. Read this first
+// ================================================================================================
+//
+// minitensor is tensors, broadcasting and automatic differentiation in one header. It needs nothing
+// but the standard library, it means to be read from top to bottom, and names and rules are those of
+// PyTorch, so that what you learn here is true there.
+//
+//     #include "minitensor.hpp"
+//     using namespace mt;
+//
+//     int main() {
+//       Tensor x = tensor(2.0, {.requires_grad = true});
+//       Tensor y = tensor(3.0, {.requires_grad = true});
+//       Tensor z = x * y + x.pow(2);
+//       z.backward();
+//       std::cout << x.grad() << "\n";  // tensor(7.)
+//     }
+//
+// It refuses to guess: a shape that does not fit, a type that would lose its fraction, a value that
+// was overwritten before its derivative was taken are errors that name the line of *your* file.
+//
+// The letters. In every rule, y is the output and a, b, c are the inputs in their order; dy is the
+// gradient that has arrived at the output, "how the final result changes when y does"; da, db, dc are
+// the gradients to hand on; n is a plain number from the call, i an index that the operation found.
+//
+// One operation, whole (it stands in chapter 10, with all the others):
+//
+//     struct Mul : Elementwise {
+//       using Formula = formula::Mul;
+//       static constexpr Facts facts = {.name = "mul", .symbol = "×", .formula = "a * b",
+//                                       .derivatives = {"dy * b", "dy * a"}, ...};
+//       void backward() {
+//         if (wants(0)) give(0, dy * b());
+//         if (wants(1)) give(1, dy * a());
+//       }
+//     };
+//
+// How `a * b` gets to a.grad():
+//
+//   1. The operator computes the product, element by element (chapters 5 to 7), into a new tensor y.
+//   2. If a or b wants a gradient, y gets a *node* (chapter 8). The node points to where a and b came
+//      from, and it saves what the derivatives name: "dy * b" needs b, so b is saved if a wants.
+//   3. y.backward() collects the nodes behind y and visits them by falling number: whoever used a
+//      tensor has a larger number than whoever made it, so a gradient is complete when its node's turn
+//      comes (chapter 9).
+//   4. Mul's rule gives dy * b to a. If a was broadcast, `give` sums that back to a's shape; if a was
+//      used elsewhere too, it is added to what came from there.
+//   5. When the turn comes to a itself, a leaf, the sum is added to a.grad(). It is *added*: call
+//      zero_grad() between two steps.
+//
+// Contents. A student's path is 0, 1, 2, 4, 8, 9 and the first ten boxes of 10.
+//
+//    0. Read this first
+//    1. When things go wrong     errors that help
+//    2. Shapes and types         sizes, strides, broadcasting, dtypes
+//    3. Storage and devices      bytes, shared by views
+//    4. Tensor                   the class, making tensors, printing them
+//    5. Walking memory           one loop for every shape
+//    6. Formulas                 what happens to single numbers
+//    7. Machines                 the verbs of the processor, and the door to the GPU
+//    8. Recording                nodes: the computation graph
+//    9. Going backwards          the pass that computes gradients
+//   10. Operations               a box each: facts, forward, backward
+//   11. Composed operations      softmax and losses, made of the others
+//   12. Random numbers           the same on every machine
+//   13. Proof                    derivatives checked by differences
+//   14. Being watched            the door for viewers; the graph as a picture
+//    A. Appendix: learning       optimisers
 
 #include <algorithm>
 #include <array>
