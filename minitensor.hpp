@@ -2217,7 +2217,9 @@ struct Facts {
   const char* symbol;                           // "×": what is drawn in its circle
   const char* formula;                          // "a * b"
   std::array<const char*, 3> derivatives = {};  // what each input receives: "dy * b", "dy * a"
-  const char* attributes = "";  // names of the plain numbers: "n", "axis start stop"
+  // Names of the plain numbers in a call: a single letter is Given::n, the other words are the entries
+  // of Given::dims in their order, and the last of them stands for all that remain.
+  const char* attributes = "";
   const char* node = "";        // as PyTorch prints it: "MulBackward0"
 };
 
@@ -3688,7 +3690,7 @@ struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
                                   .symbol = "scatter",
                                   .formula = "a added up at b",
                                   .derivatives = {"dy at b"},
-                                  .attributes = "axis shape",
+                                  .attributes = "n shape",
                                   .node = "ScatterAddBackward0"};
   void backward() { give(0, dy.gather(static_cast<std::int64_t>(n()), b())); }
 };
