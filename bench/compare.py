@@ -1,0 +1,88 @@
+"""The speed table: minitensor against PyTorch and NumPy, measured in turn on this machine.
+
+    ./run bench [--rounds N]
+
+Every round runs each program once, one thread each; a figure is the median over the rounds, and a ratio
+is the median of the ratios within a round, so that a machine that slows down for a while does not count
+against one side. "release" is the release preset, "student" the line a student types.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FLAGS = {
+    "release": ["-O3", "-march=native", "-DNDEBUG", "-DMINITENSOR_BLAS"],
+    "student": ["-O2"],
+}
+
+
+def build(folder):
+    programs = {}
+    for name, flags in FLAGS.items():
+        program = folder / name
+        command = ["g++", "-std=c++20", *flags, f"-I{ROOT}", str(ROOT / "bench/ours.cpp"), "-o", str(program)]
+        if "-DMINITENSOR_BLAS" in flags:
+            command.append("-lopenblas")
+        print(f"{name + ':':9}" + " ".join(["g++", "-std=c++20", *flags]), flush=True)
+        subprocess.run(command, check=True)
+        programs[name] = [str(program)]
+    return programs
+
+
+def python_with(module):
+    """A Python that has this module, or None. Debian's packages live in /usr/bin/python3."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        found = subprocess.run(
+            [python, "-c", f"import {module}; print({module}.__version__)"], capture_output=True, text=True
+        )
+        if found.returncode == 0:
+            print(f"{module + ':':9}{found.stdout.strip()}")
+            return [python, str(ROOT / "bench/theirs.py"), module]
+    print(f"{module + ':':9}not installed, its column is left out (Debian: python3-{module})")
+    return None
+
+
+def run(command):
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    return {name: float(value) for name, value in (line.split("\t") for line in output.splitlines())}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=5)
+    rounds = arguments.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        programs = build(pathlib.Path(folder))
+        for module in ("torch", "numpy"):
+            command = python_with(module)
+            if command:
+                programs[module] = command
+        results = [{name: run(command) for name, command in programs.items()} for _ in range(rounds)]
+    print(f"medians of {rounds} rounds, one thread\n")
+    theirs = [name for name in ("torch", "numpy") if name in programs]
+    ratios = [(ours, other) for other in theirs for ours in FLAGS]
+    print("| case | " + " | ".join(f"{name}, us" for name in programs) + " | "
+          + " | ".join(f"{ours} / {other}" for ours, other in ratios) + " |")
+    print("|---|" + "---:|" * (len(programs) + len(ratios)))
+    for case in results[0]["release"]:
+        def column(name):
+            values = [result[name][case] / 1000 for result in results if case in result[name]]
+            return f"{statistics.median(values):.3g}" if values else ""
+
+        def ratio(ours, other):
+            values = [r[ours][case] / r[other][case] for r in results if case in r[other]]
+            return f"{statistics.median(values):.2f}" if values else ""
+
+        cells = [column(name) for name in programs] + [ratio(*pair) for pair in ratios]
+        print(f"| {case} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
