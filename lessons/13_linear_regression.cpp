@@ -158,38 +158,38 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
 // expect: x = [20], from -2 to 2
 // expect: x · 2 = [20], from -4 to 4
 // expect: line = x · 2 + 1 = [20], from -3 to 5
-// expect: noise = [20], from -0.935524 to 0.999309
-// expect: blur = noise · 0.1 = [20], from -0.0935524 to 0.0999309
-// expect: y = line + blur = [20], from -3 to 4.94346
-// expect: by hand: w = 1.98443, b = 1.0228
+// expect: noise = [20], from -2.04107 to 1.87478
+// expect: blur = noise · 0.1 = [20], from -0.204107 to 0.187478
+// expect: y = line + blur = [20], from -2.91568 to 4.99516
+// expect: by hand: w = 1.97448, b = 1.00049
 // expect: w = 0
 // expect: b = 0
 // expect: Answer: 0
 // expect: wx = w · x = [20], from 0 to 0
 // expect: guess = wx + b = [20], from 0 to 0
-// expect: loss = mse_loss(guess, y) = 6.85366
+// expect: loss = mse_loss(guess, y) = 6.75368
 // expect: backwards from loss, which receives 1
-// expect: guess receives [20], from -0.494346 to 0.3 from loss = mse_loss(guess, y)
-// expect: wx receives dy = [20], from -0.494346 to 0.3 from guess = wx + b
-// expect: b receives dy, summed over axis 0 = -2.04561 from guess = wx + b
-// expect: w receives dy · b, summed over axis 0 = -5.84884 from wx = w · x
-// expect: b.grad = -2.04561
-// expect: w.grad = -5.84884
-// expect: w.grad · 0.1 = -5.84884 × 0.1 = -0.584884
-// expect: w is now 0.584884 (sub_)
-// expect: b.grad · 0.1 = -2.04561 × 0.1 = -0.204561
-// expect: b is now 0.204561 (sub_)
+// expect: guess receives [20], from -0.499516 to 0.291568 from loss = mse_loss(guess, y)
+// expect: wx receives dy = [20], from -0.499516 to 0.291568 from guess = wx + b
+// expect: b receives dy, summed over axis 0 = -2.00098 from guess = wx + b
+// expect: w receives dy · b, summed over axis 0 = -5.81953 from wx = w · x
+// expect: b.grad = -2.00098
+// expect: w.grad = -5.81953
+// expect: w.grad · 0.1 = -5.81953 × 0.1 = -0.581953
+// expect: w is now 0.581953 (sub_)
+// expect: b.grad · 0.1 = -2.00098 × 0.1 = -0.200098
+// expect: b is now 0.200098 (sub_)
 // expect: w.grad is let go
 // expect: b.grad is let go
-// expect: by autograd: w = 1.98443, b = 1.0228
+// expect: by autograd: w = 1.97448, b = 1.00049
 // expect: at most 2.22045e-16 apart from the walk by hand
-// expect: loss (o): 100 points, from 6.85366 at 1 to 0.00423639 at 100
+// expect: loss (o): 100 points, from 6.75368 at 1 to 0.00740942 at 100
 // expect: 24 rows: distance_mpc, velocity_km_s
 // expect: measured_x = [24], from 0.032 to 2
 // expect: measured_y = [24], from -220 to 1090
 // expect: mean(measured_x) = 0.911375
 // expect: mean(measured_y) = 373.125
-// expect: from_x_mean = measured_x - 0.911375 = [24], from -0.879375 to 1.08863
+// expect: from_x_mean = measured_x - 0.911375 = [24], from -0.879375 to 1.08862
 // expect: from_y_mean = measured_y - 373.125 = [24], from -593.125 to 716.875
 // expect: from_x_mean · from_x_mean = [24], from 0.000129391 to 1.1851
 // expect: mean(from_x_mean · from_x_mean) = 0.399304

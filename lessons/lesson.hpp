@@ -94,8 +94,8 @@ struct Run {
   std::string data;  // --data FILE
   bool data_read = false;
   // By the tensor's id. One text for each contribution that it will receive, in that order.
-  std::map<std::uint64_t, std::vector<std::string>> when_arrives;
-  std::set<std::uint64_t> predicted;
+  std::map<mt::Id, std::vector<std::string>> when_arrives;
+  std::set<mt::Id> predicted;
   std::function<void()> pause = [] {};  // a terminal with a person in front of it waits here
 };
 
@@ -151,7 +151,7 @@ inline void step(const std::string& text) {
 // Names a tensor, after its variable if no name is given, and prints it: `show(z)` prints "z = 37".
 inline void show(const mt::Tensor& x, std::string name = "", mt::Loc line = mt::Loc::here()) {
   if (name.empty()) name = x.name();
-  if (name.empty()) name = shown_on(source_line(line.file(), line.line()));
+  if (name.empty()) name = shown_on(source_line(line.path(), line.line()));
   if (!name.empty() && name != x.name()) x.named(name);
   if (!name.empty()) std::cout << name << " = ";
   if (x.numel() == 1)

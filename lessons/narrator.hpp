@@ -99,13 +99,13 @@ class Narrator : public mt::Observer {
     finish(node, outputs, told, words::put_in(facts.formula, told.letters.numbers));
   }
 
-  void scope_opens(std::uint64_t, const char* name, bool composed, mt::Loc line) override {
+  void scope_opens(mt::Id, const char* name, bool composed, mt::Loc line) override {
     const bool inside = !scopes_.empty() && scopes_.back().composed;
     if (composed && !inside) arrive_at(line);
     scopes_.push_back({name, composed || inside, composed && !inside, {}, {}, {}, {}});
   }
 
-  void scope_closes(std::uint64_t) override {
+  void scope_closes(mt::Id) override {
     if (scopes_.empty()) return;
     const OpenScope closed = std::move(scopes_.back());
     scopes_.pop_back();
@@ -140,7 +140,7 @@ class Narrator : public mt::Observer {
   void arrived(std::int64_t, const mt::Node& node, int slot, const mt::Tensor&,
                const mt::Shape& folded_axes, const mt::Tensor& given) override {
     if (!telling_) return;
-    const std::uint64_t target = node.input_id(slot);
+    const mt::Id target = node.input_id(slot);
     Sum& sum = received_[target];
     const double before = sum.value;
     sum.add(given);
@@ -148,7 +148,7 @@ class Narrator : public mt::Observer {
     if (told == told_.end() || !names_.contains(target)) return;
 
     std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
-    for (std::size_t i = 0; i < folded_axes.size(); ++i)
+    for (int i = 0; i < folded_axes.size(); ++i)
       text += (i == 0 ? ", summed over axis " : " and ") + std::to_string(folded_axes[i]);
     tell(text + (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
          told->second.name_and_expression());
@@ -160,11 +160,11 @@ class Narrator : public mt::Observer {
     tell(text);
   }
 
-  void hooked(std::int64_t, const mt::Tensor& x, const mt::Tensor& before,
+  void hooked(std::int64_t, mt::Id tensor, const mt::Tensor& before,
               const mt::Tensor& after) override {
-    if (telling_)
-      tell("a hook changes the gradient of " + name_of(x) + " from " + in_words(before) + " to " +
-           in_words(after));
+    if (telling_ && names_.contains(tensor))
+      tell("a hook changes the gradient of " + names_[tensor] + " from " + in_words(before) +
+           " to " + in_words(after));
   }
 
   void landed(std::int64_t, const mt::Tensor& leaf, const mt::Tensor& before,
@@ -205,7 +205,7 @@ class Narrator : public mt::Observer {
   struct Told {
     std::string name, expression;  // "c", "x · y"
     Letters letters;
-    std::uint64_t output = 0;
+    mt::Id output = 0;
     bool is_box = false;  // made of others, whose own rules stay inside
     std::string name_and_expression() const {
       return name.empty() ? expression : name + " = " + expression;
@@ -215,9 +215,9 @@ class Narrator : public mt::Observer {
     std::string name;
     bool composed = false;  // it, or one around it, is an operation made of others
     bool is_box = false;    // it is one, and none is around it
-    std::vector<std::uint64_t> nodes;
+    std::vector<mt::Id> nodes;
     std::vector<mt::Tensor> inputs, outputs;
-    std::set<std::uint64_t> made_inside;
+    std::set<mt::Id> made_inside;
   };
   struct Sum {
     long count = 0;
@@ -233,7 +233,7 @@ class Narrator : public mt::Observer {
   // A loop is told once: a line that is reached again, after another one, is passed over in
   // silence. So is a line that goes on and on.
   void arrive_at(mt::Loc line) {
-    const std::pair<std::string, int> here(line.file(), line.line());
+    const std::pair<std::string, int> here(line.path(), line.line());
     if (here != line_) {
       line_ = here;
       operations_on_line_ = 0;
@@ -277,11 +277,8 @@ class Narrator : public mt::Observer {
     }
     if (outputs.size() == 1 && outputs[0].dim() == 0)
       letters.numbers["y"] = words::number(outputs[0].item());
-    std::istringstream attributes(facts.attributes);
-    std::size_t i = 0;
-    for (std::string attribute; attributes >> attribute; ++i)
-      if (i < given.numbers.size())
-        letters.names[attribute] = letters.numbers[attribute] = words::number(given.numbers[i]);
+    if (std::string(facts.attributes) == "n")
+      letters.names["n"] = letters.numbers["n"] = words::number(given.n);
     return letters;
   }
 
@@ -318,7 +315,7 @@ class Narrator : public mt::Observer {
     told.expression = call_of(box.name, box.inputs);
     finish(nullptr, box.outputs, told, "");
     told.name = variable_of_next_operation();
-    for (std::uint64_t node : box.nodes) told_[node] = told;
+    for (mt::Id node : box.nodes) told_[node] = told;
   }
 
   // Names the results of an operation, and tells it.
@@ -386,10 +383,10 @@ class Narrator : public mt::Observer {
   bool telling_ = true;
   std::set<std::pair<std::string, int>> lines_told_;
 
-  std::map<std::uint64_t, std::string> names_;  // of tensors, by id
-  std::map<std::uint64_t, Told> told_;          // by the node's id
-  std::map<std::uint64_t, Sum> received_;       // in this pass, by the tensor's id
-  std::set<std::uint64_t> has_let_go_;
+  std::map<mt::Id, std::string> names_;  // of tensors, by id
+  std::map<mt::Id, Told> told_;          // by the node's id
+  std::map<mt::Id, Sum> received_;       // in this pass, by the tensor's id
+  std::set<mt::Id> has_let_go_;
   std::vector<OpenScope> scopes_;
   Chart chart_;
 };

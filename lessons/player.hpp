@@ -28,7 +28,7 @@ class Prompter : public mt::Observer {
 
   void arrived(std::int64_t pass, const mt::Node& node, int slot, const mt::Tensor& before,
                const mt::Shape& folded_axes, const mt::Tensor& given) override {
-    const std::uint64_t target = node.input_id(slot);
+    const mt::Id target = node.input_id(slot);
     const detail::Run& run = detail::run();
     const std::size_t already = arrivals_[target]++;
     if (run.predicted.contains(target) && given.numel() == 1) {
@@ -53,14 +53,13 @@ class Prompter : public mt::Observer {
           mt::Loc line) override {
     listener_.op(node, facts, given, inputs, outputs, line);
   }
-  void failed(const char* op, std::span<const mt::Tensor* const> inputs, const std::string& text,
-              mt::Loc line) override {
-    listener_.failed(op, inputs, text, line);
+  void failed(const char* op, const std::string& text, mt::Loc line) override {
+    listener_.failed(op, text, line);
   }
   void pass_ends(std::int64_t pass) override { listener_.pass_ends(pass); }
-  void hooked(std::int64_t pass, const mt::Tensor& x, const mt::Tensor& before,
+  void hooked(std::int64_t pass, mt::Id tensor, const mt::Tensor& before,
               const mt::Tensor& after) override {
-    listener_.hooked(pass, x, before, after);
+    listener_.hooked(pass, tensor, before, after);
   }
   void landed(std::int64_t pass, const mt::Tensor& leaf, const mt::Tensor& before,
               const mt::Tensor& after) override {
@@ -72,18 +71,18 @@ class Prompter : public mt::Observer {
   }
   void let_go(const mt::Tensor& leaf) override { listener_.let_go(leaf); }
   void named(const mt::Tensor& x) override { listener_.named(x); }
-  void scope_opens(std::uint64_t scope, const char* name, bool composed, mt::Loc line) override {
+  void scope_opens(mt::Id scope, const char* name, bool composed, mt::Loc line) override {
     listener_.scope_opens(scope, name, composed, line);
   }
-  void scope_closes(std::uint64_t scope) override { listener_.scope_closes(scope); }
+  void scope_closes(mt::Id scope) override { listener_.scope_closes(scope); }
   void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
     listener_.note(kind, text, numbers);
   }
 
  private:
   mt::Observer& listener_;
-  std::map<std::uint64_t, std::size_t> arrivals_;  // by the tensor's id
-  std::map<std::uint64_t, double> sums_;           // of the predicted tensors, in this pass
+  std::map<mt::Id, std::size_t> arrivals_;  // by the tensor's id
+  std::map<mt::Id, double> sums_;           // of the predicted tensors, in this pass
 };
 
 namespace detail {

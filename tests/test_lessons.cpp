@@ -147,7 +147,7 @@ class Steps : public mt::Observer {
 
  private:
   void value(const mt::Tensor& x, mt::Loc line) {
-    names_[x.id()] = lesson::naming_on(lesson::source_line(line.file(), line.line())).variable;
+    names_[x.id()] = lesson::naming_on(lesson::source_line(line.path(), line.line())).variable;
     list.push_back(names_[x.id()] + " = " + words::number(x.item()));
   }
   void gradient(std::uint64_t id, double given) {
