@@ -4,13 +4,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <typeinfo>
 
 #include "viewer/attach.hpp"
@@ -39,30 +41,41 @@ DType kind(mt::DType dtype) {
   }
 }
 
-// All of a tensor's storage, whatever part of it the tensor shows.
-struct Elements {
-  const std::byte* bytes;
-  std::size_t count, size;  // of one, in bytes
-};
+// ---- Attributes ----
+//
+// The header names what was written in a call: "n", "axis start stop step", "axes n". A list
+// ("axes", "shape") lies in Given::dims and a number beside it in Given::n; without a list the
+// numbers other than n lie in Given::dims one by one. A trace has the numbers under their names,
+// and the list apart.
 
-template <class T>
-Elements elements_as(const mt::Tensor& tensor) {
-  const T* first = tensor.data<T>() - tensor.storage_offset();
-  return {reinterpret_cast<const std::byte*>(first),
-          static_cast<std::size_t>(tensor.storage_size()), sizeof(T)};
+bool is_list(std::string_view attribute) { return attribute == "axes" || attribute == "shape"; }
+
+std::vector<std::string> attributes_of(const mt::Facts& facts) {
+  std::istringstream text(text_or_nothing(facts.attributes));
+  return {std::istream_iterator<std::string>(text), {}};
 }
 
-Elements elements_of(const mt::Tensor& tensor, DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return elements_as<float>(tensor);
-    case DType::float64:
-      return elements_as<double>(tensor);
-    case DType::int64:
-      return elements_as<std::int64_t>(tensor);
-    default:
-      return elements_as<bool>(tensor);
+std::string names_of_numbers(const mt::Facts& facts) {
+  std::string names;
+  for (const std::string& attribute : attributes_of(facts))
+    if (!is_list(attribute)) names += (names.empty() ? "" : " ") + attribute;
+  return names;
+}
+
+Attributes attributes_of(const mt::Facts& facts, const mt::Given& given) {
+  Attributes result;
+  result.dims.assign(given.dims.begin(), given.dims.end());
+  const std::vector<std::string> names = attributes_of(facts);
+  const bool has_list = std::any_of(names.begin(), names.end(), is_list);
+  std::size_t next = 0;
+  for (const std::string& name : names) {
+    if (is_list(name)) continue;
+    if (has_list || name == "n")
+      result.numbers.push_back(given.n);
+    else if (next < result.dims.size())
+      result.numbers.push_back(static_cast<double>(result.dims[next++]));
   }
+  return result;
 }
 
 }  // namespace
@@ -89,9 +102,9 @@ Seen Recorder::seen(const mt::Tensor& tensor) {
   result.storage = tensor.storage_id();
   result.version = tensor.version();
   result.offset = tensor.storage_offset();
-  for (std::int64_t size : tensor.shape()) result.shape.push_back(size);
-  for (int dim = 0; dim < static_cast<int>(result.shape.size()); ++dim)
-    result.strides.push_back(tensor.stride(dim));
+  const mt::Shape shape = tensor.shape(), strides = tensor.stride();
+  result.shape.assign(shape.begin(), shape.end());
+  result.strides.assign(strides.begin(), strides.end());
   result.dtype = kind(tensor.dtype());
   result.requires_grad = tensor.requires_grad();
   result.is_leaf = tensor.is_leaf();
@@ -108,16 +121,17 @@ std::vector<Seen> Recorder::seen(std::span<const mt::Tensor* const> tensors) {
 
 void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
   if (!storages_.add(window.storage, window.version)) return;
-  const Elements all = elements_of(tensor, window.dtype);
+  const mt::Storage& storage = *tensor.get().storage;
   Snapshot snapshot;
   snapshot.storage = window.storage;
   snapshot.version = window.version;
-  snapshot.count = static_cast<std::int64_t>(all.count);
+  snapshot.count = storage.bytes / mt::bytes_of(tensor.dtype());
   snapshot.dtype = window.dtype;
   if (snapshot.count <= Snapshot::kept_in_full)
-    snapshot.bytes.assign(all.bytes, all.bytes + all.count * all.size);
+    snapshot.bytes.assign(storage.data, storage.data + storage.bytes);
   else
-    snapshot.statistics = statistics_of(as_doubles(window.dtype, all.bytes, all.count), &window);
+    snapshot.statistics = statistics_of(
+        as_doubles(window.dtype, storage.data, static_cast<std::size_t>(snapshot.count)), &window);
   records_.push_back(std::move(snapshot));
 }
 
@@ -127,7 +141,7 @@ void Recorder::keep_facts(const mt::Facts& facts) {
               text_or_nothing(facts.symbol),
               text_or_nothing(facts.formula),
               {},
-              text_or_nothing(facts.attributes)};
+              names_of_numbers(facts)};
   for (const char* derivative : facts.derivatives)
     row.derivatives.push_back(text_or_nothing(derivative));
   while (!row.derivatives.empty() && row.derivatives.back().empty()) row.derivatives.pop_back();
@@ -145,7 +159,7 @@ void Recorder::keep_source(const std::string& file) {
 }
 
 Line Recorder::line(mt::Loc where) {
-  Line result{text_or_nothing(where.file()), where.line()};
+  Line result{where.path(), where.line()};
   keep_source(result.file);
   return result;
 }
@@ -169,19 +183,16 @@ void Recorder::op(const mt::Node* node, const mt::Facts& facts, const mt::Given&
   Op op;
   op.node = node ? node->id() : 0;
   op.op = facts.name;
-  op.attributes.numbers.assign(given.numbers.begin(), given.numbers.end());
-  op.attributes.dims.assign(given.dims.begin(), given.dims.end());
+  op.attributes = attributes_of(facts, given);
   op.inputs = seen(inputs);
-  if (node)
-    for (const auto& saved : node->saved())
-      op.saved.emplace_back(std::string(1, saved.letter), seen(saved.tensor));
+  for (int i = 0; node && i < node->saved.size(); ++i)
+    op.saved.emplace_back(std::string(1, node->saved[i].letter), seen(node->saved[i].tensor));
   for (const mt::Tensor& output : outputs) op.outputs.push_back(seen(output));
   send(std::move(op), line(where));
 }
 
-void Recorder::failed(const char* op, std::span<const mt::Tensor* const> inputs,
-                      const std::string& text, mt::Loc where) {
-  send(Failed{text_or_nothing(op), seen(inputs), text}, line(where));
+void Recorder::failed(const char* op, const std::string& text, mt::Loc where) {
+  send(Failed{text_or_nothing(op), {}, text}, line(where));
 }
 
 void Recorder::pass_begins(const mt::PassSeen& pass) {
@@ -191,7 +202,8 @@ void Recorder::pass_begins(const mt::PassSeen& pass) {
   for (const mt::Tensor& seed : pass.seeds) begins.seeds.push_back(seen(seed));
   begins.retain_graph = pass.retain_graph;
   begins.create_graph = pass.create_graph;
-  for (const mt::Tensor& input : pass.asked) begins.asked.push_back(seen(input));
+  if (pass.asked)
+    for (const mt::Tensor& input : *pass.asked) begins.asked.push_back(seen(input));
   pass_line_ = line(pass.line);
   send(std::move(begins), pass_line_);
 }
@@ -211,9 +223,9 @@ void Recorder::arrived(std::int64_t pass, const mt::Node& node, int slot, const 
   send(std::move(arrived), line(node.line()));
 }
 
-void Recorder::hooked(std::int64_t pass, const mt::Tensor& tensor, const mt::Tensor& before,
+void Recorder::hooked(std::int64_t pass, Id tensor, const mt::Tensor& before,
                       const mt::Tensor& after) {
-  send(Hooked{pass, tensor.id(), seen(before), seen(after)}, pass_line_);
+  send(Hooked{pass, tensor, seen(before), seen(after)}, pass_line_);
 }
 
 void Recorder::landed(std::int64_t pass, const mt::Tensor& leaf, const mt::Tensor& before,
@@ -231,12 +243,12 @@ void Recorder::let_go(const mt::Tensor& leaf) { send(LetGo{leaf.id()}); }
 
 void Recorder::named(const mt::Tensor& tensor) { send(Named{tensor.id(), tensor.name()}); }
 
-void Recorder::scope_opens(std::uint64_t scope, const char* name, bool composed, mt::Loc where) {
+void Recorder::scope_opens(Id scope, const char* name, bool composed, mt::Loc where) {
   send(ScopeOpens{scope, text_or_nothing(name), composed}, line(where));
   scopes_.push_back(scope);
 }
 
-void Recorder::scope_closes(std::uint64_t scope) {
+void Recorder::scope_closes(Id scope) {
   std::erase_if(scopes_,
                 [scope](Id open) { return open >= scope; });  // inner ones have greater numbers
   send(ScopeCloses{scope});

@@ -40,14 +40,13 @@ class Recorder : public minitensor::Observer {
   void op(const minitensor::Node*, const minitensor::Facts&, const minitensor::Given&,
           std::span<const minitensor::Tensor* const> inputs,
           std::span<const minitensor::Tensor> outputs, minitensor::Loc) override;
-  void failed(const char* op, std::span<const minitensor::Tensor* const> inputs,
-              const std::string& text, minitensor::Loc) override;
+  void failed(const char* op, const std::string& text, minitensor::Loc) override;
   void pass_begins(const minitensor::PassSeen&) override;
   void pass_ends(std::int64_t pass) override;
   void arrived(std::int64_t pass, const minitensor::Node&, int slot,
                const minitensor::Tensor& before, const minitensor::Shape& folded_axes,
                const minitensor::Tensor& given) override;
-  void hooked(std::int64_t pass, const minitensor::Tensor&, const minitensor::Tensor& before,
+  void hooked(std::int64_t pass, Id tensor, const minitensor::Tensor& before,
               const minitensor::Tensor& after) override;
   void landed(std::int64_t pass, const minitensor::Tensor& leaf, const minitensor::Tensor& before,
               const minitensor::Tensor& after) override;
@@ -55,8 +54,8 @@ class Recorder : public minitensor::Observer {
              const minitensor::Node*, minitensor::Loc) override;
   void let_go(const minitensor::Tensor& leaf) override;
   void named(const minitensor::Tensor&) override;
-  void scope_opens(std::uint64_t scope, const char* name, bool composed, minitensor::Loc) override;
-  void scope_closes(std::uint64_t scope) override;
+  void scope_opens(Id scope, const char* name, bool composed, minitensor::Loc) override;
+  void scope_closes(Id scope) override;
   void note(const char* kind, const std::string& text, std::span<const double> numbers) override;
 
  private:
