@@ -63,11 +63,11 @@ struct Layer {
 const std::vector<Layer> layers = {
     {{"frames", "camera"}, false, false, false},
     {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
-    {{"trace", "statistics", "timeline", "layout", "scene", "export", "process"},
+    {{"trace", "statistics", "timeline", "layout", "scene", "export", "process", "desk", "session"},
      false,
      true,
      false},
-    {{"theme", "fonts", "paint", "canvas", "inspector", "panels", "desk", "app", "main"},
+    {{"theme", "fonts", "paint", "canvas", "inspector", "panels", "app", "main"},
      false,
      true,
      true},
