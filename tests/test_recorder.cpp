@@ -1,0 +1,475 @@
+// From tensors to a trace and back: what the recorder writes down is what the program held, bit for
+// bit, and being watched changes nothing.
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#endif
+
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "minitensor.hpp"
+#include "viewer/recorder.hpp"
+#include "viewer/timeline.hpp"
+#include "viewer/trace.hpp"
+
+using namespace viewer;
+namespace mt = minitensor;
+using mt::Tensor;
+
+namespace {
+
+// Everything that happens on this thread while it lives goes into a trace, by way of the bytes that
+// would cross a pipe.
+class Watching {
+ public:
+  Watching() : before_(mt::observe(&recorder_)) {}
+  ~Watching() { mt::observe(before_); }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+  const Trace& trace() const { return trace_; }
+  std::size_t messages() const { return messages_; }
+  template <class What>
+  std::vector<What> all() const {
+    std::vector<What> found;
+    for (const auto& event : trace_.events)
+      if (const What* what = std::get_if<What>(&event->what)) found.push_back(*what);
+    return found;
+  }
+  Timeline timeline() const {
+    Timeline timeline;
+    timeline.extend(std::make_shared<const Trace>(trace_));
+    return timeline;
+  }
+
+ private:
+  void take(std::vector<Record>&& records) {
+    ++messages_;
+    for (const Record& record : records) {
+      std::string bytes = encode(record);
+      add(trace_, decode(bytes.data(), bytes.size()));
+    }
+  }
+
+  Trace trace_;
+  std::size_t messages_ = 0;
+  Recorder recorder_{[this](std::vector<Record>&& records) { take(std::move(records)); }};
+  mt::Observer* before_;
+};
+
+// The elements of a tensor in the order of its shape, as the program holds them.
+std::vector<std::byte> bytes_of(const Tensor& tensor) {
+  auto copy = [](const auto& elements) {
+    std::vector<std::byte> bytes(elements.size() * sizeof(elements[0]));
+    if (!bytes.empty()) std::memcpy(bytes.data(), elements.data(), bytes.size());
+    return bytes;
+  };
+  const Tensor plain = tensor.detach();
+  if (plain.dtype() == mt::float32) return copy(plain.to_vector<float>());
+  if (plain.dtype() == mt::float64) return copy(plain.to_vector<double>());
+  if (plain.dtype() == mt::int64) return copy(plain.to_vector<std::int64_t>());
+  std::vector<std::byte> bytes;
+  for (bool element : plain.to_vector<bool>()) bytes.push_back(std::byte{element});
+  return bytes;
+}
+
+double first_element(const Trace& trace, const Seen& seen) {
+  const Snapshot* snapshot = trace.find(seen);
+  REQUIRE(snapshot);
+  REQUIRE(seen.dtype == DType::float32);
+  float element;
+  std::memcpy(&element, snapshot->bytes.data() + seen.offset * 4, sizeof element);
+  return element;
+}
+
+// The kinds of the events, in their order.
+std::string kinds(const Trace& trace) {
+  static const char* const names[] = {
+      "made",         "op",     "failed", "pass begins", "pass ends", "arrived",
+      "hooked",       "landed", "wrote",  "let go",      "named",     "scope opens",
+      "scope closes", "said",   "asked",  "plotted",     "printed",   "ended"};
+  std::string text;
+  for (const auto& event : trace.events) {
+    if (!text.empty()) text += ", ";
+    text += names[event->what.index()];
+  }
+  return text;
+}
+
+// ---- What is written down -----------------------------------------------------------------------
+
+TEST_CASE("a small program leaves its events in the order in which they happened") {
+  Watching watching;
+  const int line = __LINE__ + 1;
+  Tensor x = mt::tensor(3.0, {.requires_grad = true}).named("x");
+  Tensor z = x.pow(2);
+  z.backward();
+  const Trace& trace = watching.trace();
+  CHECK(kinds(trace) == "made, named, op, pass begins, arrived, arrived, landed, pass ends");
+
+  const Made made = watching.all<Made>()[0];
+  CHECK(made.tensor.tensor == x.id());
+  CHECK(made.tensor.requires_grad);
+  CHECK(made.tensor.is_leaf);
+  CHECK(made.tensor.dtype == DType::float32);
+  CHECK(first_element(trace, made.tensor) == 3);
+  CHECK(trace.events[0]->line == Line{__FILE__, line});
+  CHECK(watching.all<Named>()[0].name == "x");
+
+  const Op op = watching.all<Op>()[0];
+  CHECK(op.op == "pow");
+  CHECK(op.node == z.grad_fn()->id());
+  CHECK(op.attributes.numbers == std::vector<double>{2});
+  REQUIRE(op.inputs.size() == 1);
+  CHECK(op.inputs[0].tensor == x.id());
+  CHECK(op.inputs[0].name == "x");
+  REQUIRE(op.outputs.size() == 1);
+  CHECK(op.outputs[0].tensor == z.id());
+  CHECK_FALSE(op.outputs[0].is_leaf);
+  CHECK(first_element(trace, op.outputs[0]) == 9);
+  REQUIRE(op.saved.size() == 1);
+  CHECK(op.saved[0].first == "a");
+  CHECK(op.saved[0].second.storage == x.storage_id());
+
+  const PassBegins pass = watching.all<PassBegins>()[0];
+  REQUIRE(pass.roots.size() == 1);
+  CHECK(pass.roots[0].tensor == z.id());
+  CHECK(watching.all<PassEnds>()[0].pass == pass.pass);
+  const Landed landed = watching.all<Landed>()[0];
+  CHECK(landed.tensor == x.id());
+  CHECK(landed.pass == pass.pass);
+  CHECK_FALSE(landed.had_before);
+  CHECK(first_element(trace, landed.after) == 6);
+}
+
+TEST_CASE("facts are written down once, as the header states them") {
+  Watching watching;
+  Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});
+  Tensor y = x * x;
+  Tensor z = y * x;
+  REQUIRE(watching.trace().facts.count("mul") == 1);
+  const OpFacts facts = watching.trace().facts.at("mul");
+  CHECK(facts.name == "mul");
+  CHECK(facts.formula == "a * b");
+  CHECK(facts.derivatives == std::vector<std::string>{"dy * b", "dy * a"});
+}
+
+TEST_CASE("the source text of a file that is named is written down") {
+  Watching watching;
+  Tensor x = mt::tensor(1.0);
+  REQUIRE(watching.trace().sources.count(__FILE__) == 1);
+  CHECK(watching.trace().sources.at(__FILE__).find("is written down\") {") != std::string::npos);
+}
+
+TEST_CASE("one event is one message, with all that it needs before it") {
+  Watching watching;
+  Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});
+  Tensor y = (x * 2).sum();
+  y.backward();
+  CHECK(watching.messages() == watching.trace().events.size());
+}
+
+TEST_CASE("a snapshot belongs to a storage: views share it, and a write makes the next one") {
+  Watching watching;
+  Tensor x = mt::tensor({{1.0, 2.0}, {3.0, 4.0}});
+  Tensor row = x[1];
+  Tensor across = x.t();
+  CHECK(watching.trace().snapshots.size() == 1);
+  row.add_(10.0);
+  CHECK(watching.trace().snapshots.size() == 2);
+  const Wrote wrote = watching.all<Wrote>().back();
+  CHECK(wrote.tensor.storage == x.storage_id());
+  CHECK(wrote.version_before + 1 == wrote.tensor.version);
+  const Snapshot* before = watching.trace().snapshots.find({x.storage_id(), wrote.version_before});
+  const Snapshot* after = watching.trace().find(wrote.tensor);
+  REQUIRE((before && after));
+  const float old_elements[] = {1, 2, 3, 4}, new_elements[] = {1, 2, 13, 14};
+  CHECK(std::memcmp(before->bytes.data(), old_elements, sizeof old_elements) == 0);
+  CHECK(std::memcmp(after->bytes.data(), new_elements, sizeof new_elements) == 0);
+}
+
+TEST_CASE("storages are kept in full up to 4,096 elements, and as statistics beyond") {
+  Watching watching;
+  Tensor full = mt::arange(4096, {.dtype = mt::float64});
+  Tensor large = mt::arange(4097, {.dtype = mt::float32});
+  const Snapshot* kept = watching.trace().snapshots.find({full.storage_id(), full.version()});
+  const Snapshot* statistics =
+      watching.trace().snapshots.find({large.storage_id(), large.version()});
+  REQUIRE((kept && statistics));
+  CHECK(kept->in_full());
+  CHECK(kept->bytes == bytes_of(full));
+  CHECK_FALSE(statistics->in_full());
+  CHECK(statistics->count == 4097);
+  CHECK(statistics->statistics.min == 0);
+  CHECK(statistics->statistics.max == 4096);
+  CHECK(statistics->statistics.mean == 2048);
+  CHECK(statistics->statistics.columns == 64);
+}
+
+TEST_CASE("every dtype, no element and no dimension are written down") {
+  Watching watching;
+  const Tensor tensors[] = {mt::tensor({1, -2, 3}), mt::tensor({true, false}), mt::tensor(2.5),
+                            mt::zeros({0, 3}), mt::tensor({1.0, 2.0}, {.dtype = mt::float64})};
+  for (const Tensor& tensor : tensors) {
+    const Snapshot* snapshot =
+        watching.trace().snapshots.find({tensor.storage_id(), tensor.version()});
+    REQUIRE(snapshot);
+    CHECK(snapshot->in_full());
+    CHECK(snapshot->bytes == bytes_of(tensor));
+  }
+}
+
+TEST_CASE("events stand in the innermost open scope") {
+  Watching watching;
+  Tensor x = mt::tensor(1.0);
+  {
+    mt::Scope outer("outer");
+    Tensor y = x + 1;
+    {
+      mt::Scope inner("inner");
+      Tensor z = x + 2;
+    }
+    Tensor last = x + 3;
+  }
+  Tensor outside = x + 4;
+  std::vector<Id> scopes;
+  for (const auto& event : watching.trace().events)
+    if (std::holds_alternative<Op>(event->what)) scopes.push_back(event->scope);
+  const std::vector<ScopeOpens> opened = watching.all<ScopeOpens>();
+  REQUIRE(opened.size() == 2);
+  CHECK(scopes == std::vector<Id>{opened[0].scope, opened[1].scope, opened[0].scope, 0});
+  CHECK(opened[1].name == "inner");
+}
+
+TEST_CASE("words, questions and plots of a lesson are written down") {
+  Watching watching;
+  const double answer[] = {7}, point[] = {1, 0.5};
+  mt::observer()->note("said", "hello", {});
+  mt::observer()->note("asked", "what is x.grad?", answer);
+  mt::observer()->note("plotted", "loss", point);
+  CHECK(kinds(watching.trace()) == "said, asked, plotted");
+  CHECK(watching.all<Asked>()[0].answer == 7);
+  CHECK(watching.all<Plotted>()[0].y == 0.5);
+}
+
+TEST_CASE("a failed operation is written down with its text") {
+  Watching watching;
+  CHECK_THROWS_AS(mt::matmul(mt::ones({2, 3}), mt::ones({4, 5})), mt::Error);
+  REQUIRE(watching.all<Failed>().size() == 1);
+  const Failed failed = watching.all<Failed>()[0];
+  CHECK(failed.op == "matmul");
+  CHECK(failed.inputs.size() == 2);
+  CHECK(failed.text.find("inner sizes differ") != std::string::npos);
+}
+
+TEST_CASE("printing, asking for numbers and comparing gradients are not events") {
+  Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});
+  Tensor y = x.sum();
+  Watching watching;
+  std::ostringstream text;
+  text << x << y;
+  CHECK(y.item() == 3);
+  CHECK(static_cast<float>(y) == 3);
+  CHECK(x.to_vector<float>().size() == 2);
+  CHECK(kinds(watching.trace()) == "");
+}
+
+TEST_CASE("a storage is written down anew only after it has long not been asked for") {
+  Remembered remembered(100);
+  CHECK(remembered.add(1, 0));
+  CHECK_FALSE(remembered.add(1, 0));
+  CHECK(remembered.add(1, 1));
+  CHECK_FALSE(remembered.add(1, 1));
+  for (Id storage = 1000; storage < 2000; ++storage) {
+    CHECK(remembered.add(storage, 0));
+    CHECK_FALSE(remembered.add(1, 1));  // one that is used again and again is never forgotten
+  }
+  CHECK_FALSE(remembered.add(1950, 0));
+  CHECK(remembered.add(1000, 0));  // memory is bounded
+}
+
+// ---- Random programs ----------------------------------------------------------------------------
+
+// A program of random statements, right and wrong: what an operation refuses, it goes on without.
+class RandomProgram {
+ public:
+  explicit RandomProgram(unsigned seed) : random_(seed) {}
+
+  void run(int statements) {
+    for (int i = 0; i < 3; ++i) make();
+    for (int i = 0; i < statements; ++i) {
+      try {
+        statement();
+      } catch (const mt::Error&) {
+      }
+    }
+  }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::size_t below(std::size_t n) { return random_() % n; }
+  Tensor& any() { return tensors_[below(tensors_.size())]; }
+  void keep(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
+
+  void make() {
+    static const std::vector<mt::Shape> shapes = {mt::Shape(),     mt::Shape(3),
+                                                  mt::Shape(2, 3), mt::Shape(3, 2),
+                                                  mt::Shape(1, 3), mt::Shape(2, 1)};
+    const mt::Shape shape = shapes[below(shapes.size())];
+    Tensor t = mt::full(shape, static_cast<double>(below(17)) / 4 - 2,
+                        {.dtype = below(4) == 0 ? mt::float64 : mt::float32});
+    Tensor filled = t + static_cast<double>(below(5));
+    keep(filled.detach().requires_grad_(below(4) != 0));
+  }
+
+  void statement() {
+    switch (below(20)) {
+      case 0:
+        return make();
+      case 1:
+        return keep(any() + any());
+      case 2:
+        return keep(any() * any());
+      case 3:
+        return keep(any() - any());
+      case 4:
+        return keep(any() / any());
+      case 5:
+        return keep(mt::tanh(any()));
+      case 6:
+        return keep(mt::exp(any() * 0.1));
+      case 7:
+        return keep(below(2) == 0 ? any().sum() : any().mean({0}));
+      case 8:
+        return keep(mt::matmul(any(), any()));
+      case 9:
+        return keep(view_of(any()));
+      case 10:
+        return keep(any().softmax(0));
+      case 11:
+        return keep(any().pow(static_cast<double>(below(4))));
+      case 12:
+        return write();
+      case 13:
+        return step();
+      case 14:
+        return any().zero_grad();
+      case 15: {
+        any().named("t" + std::to_string(below(9)));
+        return;
+      }
+      case 16:
+        return keep(below(2) == 0 ? any().detach() : any().clone());
+      case 17: {
+        any().register_hook([](const Tensor& gradient) { return gradient * 0.5; });
+        return;
+      }
+      case 18:
+        return backward();
+      default:
+        return backward();
+    }
+  }
+
+  Tensor view_of(const Tensor& t) {
+    switch (below(5)) {
+      case 0:
+        return t.t();
+      case 1:
+        return t[0];
+      case 2:
+        return t.slice(0, 0, 1);
+      case 3:
+        return t.reshape(mt::Shape(-1));
+      default:
+        return t.unsqueeze(0).expand(mt::Shape(2, -1));
+    }
+  }
+
+  void write() {
+    Tensor& target = any();
+    switch (below(3)) {
+      case 0: {
+        target.add_(1.0);
+        return;
+      }
+      case 1: {
+        target.mul_(any().detach());
+        return;
+      }
+      default: {
+        mt::NoGrad guard;
+        target.mul_(0.5);
+      }
+    }
+  }
+
+  void step() {  // of gradient descent
+    mt::NoGrad guard;
+    for (Tensor& t : tensors_)
+      if (t.is_leaf() && t.requires_grad() && t.grad().defined()) t -= 0.1 * t.grad();
+  }
+
+  void backward() {
+    Tensor root = any().sum();
+    root.backward({.retain_graph = below(2) == 0, .create_graph = below(5) == 0});
+  }
+
+  std::mt19937 random_;
+  std::vector<Tensor> tensors_;
+};
+
+TEST_CASE(
+    "at the end of a random program the timeline holds every value and gradient, bit for bit") {
+  int gradients = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    RandomProgram program(seed);
+    Watching watching;
+    program.run(60);
+    mt::observe(nullptr);
+    const Timeline timeline = watching.timeline();
+    for (const Tensor& tensor : program.tensors()) {
+      INFO("tensor " << tensor.id());
+      const Value value = timeline.value(timeline.latest(), tensor.id());
+      REQUIRE(value.kept == Value::Kept::in_full);
+      REQUIRE(value.bytes == bytes_of(tensor));
+      if (!tensor.is_leaf() || !tensor.requires_grad()) continue;
+      const Gradient gradient = timeline.gradient(timeline.latest(), tensor.id());
+      REQUIRE((gradient.state == Gradient::State::not_yet) == !tensor.grad().defined());
+      if (!tensor.grad().defined()) continue;
+      REQUIRE(gradient.state == Gradient::State::landed);
+      REQUIRE(gradient.value.bytes == bytes_of(tensor.grad()));
+      ++gradients;
+    }
+  }
+  CHECK(gradients > 100);  // the programs do differentiate
+}
+
+TEST_CASE("being watched changes no result and keeps nothing alive") {
+  for (unsigned seed = 100; seed < 120; ++seed) {
+    INFO("seed " << seed);
+    RandomProgram unwatched(seed), watched(seed);
+    unwatched.run(60);
+    {
+      Watching watching;
+      watched.run(60);
+    }
+    REQUIRE(unwatched.tensors().size() == watched.tensors().size());
+    for (std::size_t i = 0; i < watched.tensors().size(); ++i) {
+      const Tensor &one = unwatched.tensors()[i], &other = watched.tensors()[i];
+      REQUIRE(bytes_of(one) == bytes_of(other));
+      REQUIRE(one.requires_grad() == other.requires_grad());
+      REQUIRE(one.grad().defined() == other.grad().defined());
+      if (one.grad().defined()) REQUIRE(bytes_of(one.grad()) == bytes_of(other.grad()));
+    }
+  }
+  CHECK(mt::live_nodes() == 0);
+}
+
+}  // namespace
