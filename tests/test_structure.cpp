@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using Sources = std::map<std::string, std::string>;  // path from the repository's root -> text
 
 std::set<std::string> includes_of(const std::string& text) {
-  static const std::regex include(R"(#\s*include\s*["<]([^">]+)[">])");
+  static const std::regex include(R"((?:^|\n)\s*#\s*include\s*["<]([^">]+)[">])");
   std::set<std::string> found;
   for (std::sregex_iterator match(text.begin(), text.end(), include), end; match != end; ++match)
     found.insert((*match)[1]);
