@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cfloat>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -63,12 +65,21 @@ class Window {
   static void on_key(GLFWwindow* window, int key, int scancode, int action, int modifiers);
   static void on_letter(GLFWwindow* window, unsigned letter);
   void listen();
+  void take_mouse();
   void write_picture(const std::string& file) const;
 
   GLFWwindow* window_ = nullptr;
   float scale_ = 1;
   bool touched_ = true;
   std::vector<Act> keys_;
+
+  // What the mouse did since the last frame, in order.
+  struct MouseEvent {
+    bool button = false, down = false;  // the left button went down or up; else a move
+    ImVec2 at;
+  };
+  std::deque<MouseEvent> mouse_;
+  MouseEvent mouse_now_{.at = {-FLT_MAX, -FLT_MAX}};
 };
 
 Window::Window(const AppOptions& options, const std::string& title) {
@@ -111,10 +122,20 @@ void Window::listen() {
   glfwSetWindowUserPointer(window_, this);
   glfwSetKeyCallback(window_, on_key);
   glfwSetCharCallback(window_, on_letter);
-  glfwSetCursorPosCallback(window_, [](GLFWwindow* w, double, double) { of(w).touched_ = true; });
-  glfwSetMouseButtonCallback(window_, [](GLFWwindow* w, int, int, int) { of(w).touched_ = true; });
+  glfwSetCursorPosCallback(window_, [](GLFWwindow* w, double x, double y) {
+    of(w).mouse_.push_back({.at = {static_cast<float>(x), static_cast<float>(y)}});
+    of(w).touched_ = true;
+  });
+  glfwSetMouseButtonCallback(window_, [](GLFWwindow* w, int button, int action, int) {
+    if (button == GLFW_MOUSE_BUTTON_LEFT)
+      of(w).mouse_.push_back({.button = true, .down = action == GLFW_PRESS, .at = {}});
+    of(w).touched_ = true;
+  });
   glfwSetScrollCallback(window_, [](GLFWwindow* w, double, double) { of(w).touched_ = true; });
-  glfwSetCursorEnterCallback(window_, [](GLFWwindow* w, int) { of(w).touched_ = true; });
+  glfwSetCursorEnterCallback(window_, [](GLFWwindow* w, int entered) {
+    if (entered == GLFW_FALSE) of(w).mouse_.push_back({.at = {-FLT_MAX, -FLT_MAX}});
+    of(w).touched_ = true;
+  });
   glfwSetWindowRefreshCallback(window_, [](GLFWwindow* w) { of(w).touched_ = true; });
   glfwSetFramebufferSizeCallback(window_, [](GLFWwindow* w, int, int) { of(w).touched_ = true; });
 }
@@ -156,6 +177,26 @@ void Window::on_letter(GLFWwindow* window, unsigned letter) {
       of(window).keys_.push_back(key.act);
 }
 
+// A slow frame may hold a whole drag. So each frame takes moves up to the first press or release,
+// and leaves the rest to the next one. (ImGui does so by itself from 1.87 on.)
+void Window::take_mouse() {
+  bool button = false;
+  while (!mouse_.empty() && !button) {
+    const MouseEvent event = mouse_.front();
+    mouse_.pop_front();
+    button = event.button;
+    if (button)
+      mouse_now_.down = event.down;
+    else
+      mouse_now_.at = event.at;
+  }
+  if (!mouse_.empty()) touched_ = true;
+#if IMGUI_VERSION_NUM < 18700
+  ImGui::GetIO().MousePos = mouse_now_.at;
+  ImGui::GetIO().MouseDown[0] = mouse_now_.down;
+#endif
+}
+
 void Window::events(double at_most) {
   if (at_most > 0)
     glfwWaitEventsTimeout(at_most);
@@ -176,6 +217,7 @@ bool Window::begin_frame(Fonts& fonts) {
   if (fonts.begin_frame(pixels_per_unit)) touched_ = true;
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  take_mouse();
   ImGui::NewFrame();
   return true;
 }
@@ -526,8 +568,8 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
 }
 
 void App::lay_out_presenting(const Paint& paint, Frame window, const Shown& shown) {
-  const float right = window.right - std::min(paint.px(330), window.width() * 0.42f);
-  const float source = window.bottom - std::min(paint.px(4 * 26 + 10), window.height() * 0.3f);
+  const float right = window.right - std::min(paint.px(330), window.width() * 0.36f);
+  const float source = window.bottom - std::min(paint.px(4 * 26 + 24), window.height() * 0.3f);
   graph(paint, {0, 0, right, source}, shown);
   source_.draw(paint, {0, source, right, window.bottom}, shown, desk_);
   draw_inspector(paint, {right, 0, window.right, window.bottom}, shown, desk_);
@@ -627,6 +669,7 @@ void App::report(const Shown& shown) {
       line += " box:" + word(timeline.name(box.item.id)) + "=" + at(canvas_.place_of(box));
   for (std::size_t i = 0; i < options_.lessons.size() && !desk_.presenting; ++i)
     line += " lesson:" + options_.lessons[i].number + "=" + at(lessons_.place_of(i));
+  if (const ImVec2 stop = timeline_bar_.stop(); stop.x > 0) line += " stop=" + at(stop);
   const Frame bar = timeline_bar_.bar();
   line += " bar=" + at({bar.left, (bar.top + bar.bottom) / 2}) + "," +
           std::to_string(std::lround(bar.right));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double fit_margin = 16;    // points around a graph that fits
 constexpr double fit_at_most = 1.5;  // a small graph is not blown up further
-constexpr double click_slack = 4;    // pixels that a hand may tremble in a click
+constexpr float click_slack = 4;     // pixels that a hand may tremble in a click
 
 Rect world_frame(Frame frame) { return {frame.left, frame.top, frame.width(), frame.height()}; }
 
@@ -189,11 +189,16 @@ ImVec2 Canvas::place_of(const Box& box) const {
 bool Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
   const ImGuiIO& io = ImGui::GetIO();
   const Paint::Press ground = Paint::press("canvas", frame);
-  if (ImGui::IsItemActivated()) dragged_ = 0;
-  if (ground.held && (io.MouseDelta.x != 0 || io.MouseDelta.y != 0)) {
-    dragged_ += std::hypot(io.MouseDelta.x, io.MouseDelta.y);
-    if (dragged_ > click_slack) {
-      camera_.pan({io.MouseDelta.x, io.MouseDelta.y});
+  if (ground.begun) {
+    dragged_ = 0;
+    dragged_from_ = io.MousePos;
+  }
+  if (ground.held || ground.ended) {
+    const ImVec2 by{io.MousePos.x - dragged_from_.x, io.MousePos.y - dragged_from_.y};
+    dragged_ = std::max(dragged_, std::hypot(by.x, by.y));
+    if (dragged_ > click_slack && (by.x != 0 || by.y != 0)) {
+      camera_.pan({by.x, by.y});
+      dragged_from_ = io.MousePos;
       touched_ = true;
     }
   }

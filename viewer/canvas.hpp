@@ -27,7 +27,8 @@ class Canvas {
   Camera camera_;
   bool touched_ = false;
   Rect fitted_scene_, fitted_frame_;
-  float dragged_ = 0;  // pixels since the button went down: a click is not a drag
+  ImVec2 dragged_from_;  // where the hand took the graph
+  float dragged_ = 0;    // how far it has come: a click is not a drag
 };
 
 }  // namespace viewer

@@ -124,10 +124,10 @@ class Inspector {
     const float wide = paint_.text({left_, y_ + px(34)}, big, shown);
     if (wide + px(14) + paint_.width(small, facts) <= room) {
       paint_.text({left_ + wide + px(14), y_ + px(33)}, small, facts);
-      y_ += px(42);
+      y_ += px(48);
     } else {
       paint_.text({left_, y_ + px(54)}, small, paint_.cut(small, facts, room));
-      y_ += px(62);
+      y_ += px(68);
     }
   }
 
@@ -139,7 +139,7 @@ class Inspector {
 
   void heading(std::string_view words) {
     paint_.text({left_, y_ + px(16)}, {Face::bold, 14, theme_.text}, words);
-    y_ += px(24);
+    y_ += px(25);
   }
 
   void note(std::string_view words) {
@@ -173,7 +173,9 @@ class Inspector {
     gradient_row(id, *seen);
     rule();
     ledger(id, *seen);
-    if (!desk_.presenting) used_by(id);
+    if (desk_.presenting) return;  // the ledger alone
+    rule();
+    used_by(id);
   }
 
   void gradient_row(Id id, const Seen& seen) {
@@ -396,6 +398,7 @@ class Inspector {
 
   void ledger(Id id, const Seen& seen) {
     heading("Where the gradient comes from");
+    y_ += px(10);
     const std::optional<std::size_t> element = desk_.pointed_before.element;
     const std::vector<Contribution> rows = timeline_.ledger(desk_.cursor, id, element);
     if (rows.empty()) return note(why_no_ledger(id, seen));
@@ -416,7 +419,6 @@ class Inspector {
     sum_row(rows, hidden, element);
     if (!seen.shape.empty() && !element && !hidden && timeline_.value(desk_.cursor, id).count() > 1)
       note("Point at an element to see its own numbers.");
-    rule();
   }
 
   std::string why_no_ledger(Id id, const Seen& seen) const {

@@ -70,7 +70,7 @@ float Paint::paragraphs(ImVec2 top_left, float room, float pitch, Ink ink,
     while (!line.empty()) {
       const std::size_t fits = fitting(*this, used, line, room);
       y += px(pitch);
-      this->text({top_left.x, y - px(pitch * 0.3f)}, used, line.substr(0, fits));
+      this->text({top_left.x, y - px(pitch * 0.29f)}, used, line.substr(0, fits));
       line.remove_prefix(fits);
       line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     }
@@ -107,7 +107,9 @@ Paint::Press Paint::press(const char* name, Frame frame) {
   Press press;
   press.clicked = ImGui::InvisibleButton(name, {frame.width(), frame.height()});
   press.hovered = ImGui::IsItemHovered();
+  press.begun = ImGui::IsItemActivated();
   press.held = ImGui::IsItemActive();
+  press.ended = ImGui::IsItemDeactivated();
   return press;
 }
 

@@ -61,7 +61,9 @@ class Paint {
 
   // ---- Things to press
   struct Press {
-    bool clicked = false, hovered = false, held = false;
+    bool clicked = false, hovered = false;
+    bool begun = false, held = false,
+         ended = false;  // the button went down on it, is down, was let go
   };
   static Press press(const char* name, Frame frame);  // an area that answers, and draws nothing
   bool button(const char* name, Frame frame, std::string_view label, bool on = true) const;

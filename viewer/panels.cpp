@@ -73,7 +73,7 @@ static constexpr float row_pitch = 28;
 
 float LessonList::height(const Paint& paint, const Shown& shown) const {
   const std::size_t rows = shown.options.lessons.size();
-  return paint.px(row_pitch * static_cast<float>(rows) + 24);
+  return paint.px(row_pitch * static_cast<float>(rows) + 30);
 }
 
 ImVec2 LessonList::place_of(std::size_t lesson) const {
@@ -84,10 +84,10 @@ void LessonList::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
   const Pane pane(paint, "lessons", frame, paint.theme.panel);
   const float left = frame.left + paint.px(10), right = frame.right - paint.px(10);
   pitch_ = paint.px(row_pitch);
-  first_row_ = {frame.left + paint.px(60), pane.origin().y + paint.px(12) + pitch_ / 2};
+  first_row_ = {frame.left + paint.px(60), pane.origin().y + paint.px(13) + pitch_ / 2};
   for (std::size_t i = 0; i < shown.options.lessons.size(); ++i) {
     const LessonEntry& lesson = shown.options.lessons[i];
-    const float top = pane.origin().y + paint.px(13) + pitch_ * static_cast<float>(i);
+    const float top = pane.origin().y + paint.px(14) + pitch_ * static_cast<float>(i);
     const Frame row{left, top, right, top + paint.px(26)};
     const bool chosen = desk.lesson == i;
     const Paint::Press press = Paint::press(lesson.id.c_str(), row);
@@ -134,6 +134,28 @@ Words last_words(const Timeline& timeline, Cursor cursor) {
   return words;
 }
 
+// The step in words, with its formula on a line of its own (Paint::paragraphs makes it yellow).
+std::string step_in_words(const Timeline& timeline, Cursor cursor) {
+  const std::string prose = timeline.prose(cursor);
+  const Step* step = timeline.step(cursor);
+  const auto event = step == nullptr ? nullptr : timeline.trace().events[step->event];
+  if (event == nullptr) return prose;
+  const std::string indent = "\n    ";
+  if (std::holds_alternative<Op>(event->what) && prose.find(" = ") != std::string::npos)
+    return indent + prose.substr(0, prose.find_last_not_of('.') + 1);
+  const auto* arrived = std::get_if<Arrived>(&event->what);
+  if (arrived == nullptr) return prose;
+  const std::string receives = " receives ";
+  const std::size_t begin = prose.find(receives);
+  const std::size_t end = std::min(prose.find(" from "), prose.find(", summed over"));
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return prose;
+  const std::size_t formula = begin + receives.size();
+  std::string rest = prose.substr(end);
+  rest.erase(0, rest.find_first_not_of(", "));
+  return prose.substr(0, formula - 1) + "\n" + indent + prose.substr(formula, end - formula) +
+         "\n\n" + rest;
+}
+
 bool is_covered(const Desk& desk, const Timeline& timeline) {
   const Item about = subject(timeline, desk.cursor);
   return desk.view.cover_gradients && timeline.phase(desk.cursor) == Phase::backward &&
@@ -145,7 +167,7 @@ bool is_covered(const Desk& desk, const Timeline& timeline) {
 void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "words", frame, paint.theme.panel);
   const float room = frame.width() - paint.px(40);
-  const ImVec2 start{frame.left + paint.px(20), pane.origin().y + paint.px(14)};
+  const ImVec2 start{frame.left + paint.px(20), pane.origin().y + paint.px(15)};
   ImVec2 at = start;
   const Ink ink{Face::sans, 14, paint.theme.text};
   const auto write = [&](ImU32 color, std::string_view text) {
@@ -157,7 +179,7 @@ void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk&
           "The gradient is covered. A click on its box, or on its row on the "
           "right, uncovers it; H uncovers all.");
   else
-    write(ink.color, shown.timeline.prose(desk.cursor));
+    write(ink.color, step_in_words(shown.timeline, desk.cursor));
   const Words words = last_words(shown.timeline, desk.cursor);
   write(words.fresh ? ink.color : paint.theme.faint, words.text);
   if (shown.timeline.step(desk.cursor) == nullptr && !shown.timeline.steps().empty())
@@ -178,13 +200,13 @@ static std::string_view tail(std::string_view text) {
 void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "output", frame, paint.theme.panel);
   const std::string_view printed = shown.timeline.printed(desk.cursor);
-  const float top = pane.origin().y + paint.px(10);
+  const float top = pane.origin().y + paint.px(21);
   paint.text({frame.left + paint.px(20), top + paint.px(17)}, {Face::bold, 13, paint.theme.faint},
              "Output");
-  const ImVec2 at{frame.left + paint.px(20), top + paint.px(28)};
+  const ImVec2 at{frame.left + paint.px(20), top + paint.px(29)};
   const float height = paint.paragraphs(at, frame.width() - paint.px(36), 20,
                                         {Face::mono, 13, paint.theme.text}, tail(printed));
-  pane.grows(height + paint.px(48));
+  pane.grows(height + paint.px(60));
   if (printed.size() != length_) pane.scroll_to_end();
   length_ = printed.size();
 }
@@ -227,7 +249,7 @@ void SourcePane::split(const std::string& text) {
 void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Shown& shown,
                      Desk& desk) {
   const Frame frame = pane.frame();
-  const float top = pane.origin().y + paint.px(9 + 26 * static_cast<float>(number - 1));
+  const float top = pane.origin().y + paint.px(26 * static_cast<float>(number - 1));
   const Frame row{frame.left + paint.px(4), top, frame.right - paint.px(4), top + paint.px(26)};
   if (row.bottom < frame.top || row.top > frame.bottom) return;
   const Line line{path_, number};
@@ -248,7 +270,7 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
     paint.fill(row, line == linked_ ? paint.theme.source_linked : paint.theme.hovered);
   if (now || line == linked_)
     paint.fill({row.left, row.top, row.left + paint.px(4), row.bottom},
-               now ? paint.theme.now : paint.theme.value_dim);
+               now ? paint.theme.now_line : paint.theme.value_dim);
   paint.text_right({frame.left + paint.px(38), top + paint.px(18)},
                    {Face::mono, 13, paint.theme.faint}, std::to_string(number));
   const std::string& text = lines_[static_cast<std::size_t>(number - 1)];
@@ -261,7 +283,12 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
 }
 
 void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
-  const Pane pane(paint, "source", frame, paint.theme.desk);
+  paint.fill(frame, paint.theme.desk);
+  // Whole rows only: half a line of code at an edge looks like an accident.
+  const float top = frame.top + paint.px(14);
+  const float rows = std::floor((frame.bottom - top) / paint.px(26));
+  const Frame shown_rows{frame.left, top, frame.right, top + paint.px(26) * std::max(rows, 1.0f)};
+  const Pane pane(paint, "source", shown_rows, paint.theme.desk);
   const Timeline& timeline = shown.timeline;
   now_ = timeline.line(desk.cursor);
   linked_ = shown.line_of(
@@ -279,7 +306,7 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
   }
   const int count = static_cast<int>(lines_.size());
   for (int number = 1; number <= count; ++number) row(paint, pane, number, shown, desk);
-  pane.grows(paint.px(18 + 26 * static_cast<float>(count)));
+  pane.grows(paint.px(26 * static_cast<float>(count)));
 
   const Ink ink{Face::sans, 12, paint.theme.faint};
   const std::string_view name = last_part(path_);
@@ -291,8 +318,8 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
 
   if (wanted == revealed_ || wanted.number == 0) return;
   revealed_ = wanted;
-  const float middle = paint.px(9 + 26 * (static_cast<float>(wanted.number) - 0.5f));
-  ImGui::SetScrollY(std::max(0.0f, middle - frame.height() / 2));
+  const float above = std::floor(rows / 2);
+  ImGui::SetScrollY(std::max(0.0f, paint.px(26) * (static_cast<float>(wanted.number - 1) - above)));
 }
 
 // ---- The timeline --------------------------------------------------------------------------------
@@ -377,7 +404,7 @@ void TimelineBar::steps(const Paint& paint, const Timeline& timeline, Desk& desk
   phase_labels(paint);
   const ImVec2 center{knob, (bar_.top + bar_.bottom) / 2};
   paint.dot(center, press.hovered || press.held ? 11.0f : 10.0f, paint.theme.knob);
-  if (!press.held || phases_.empty() || bar_.width() <= 0) return;
+  if ((!press.held && !press.ended) || phases_.empty() || bar_.width() <= 0) return;
   const float part = (ImGui::GetIO().MousePos.x - bar_.left) / bar_.width();
   const float nearest =
       std::round(std::clamp(part, 0.0f, 1.0f) * static_cast<float>(phases_.size()));
@@ -406,7 +433,7 @@ void TimelineBar::episodes(const Paint& paint, Frame bar, const Timeline& timeli
     }
   }
   paint.dot({knob, middle}, press.hovered || press.held ? 8.0f : 7.0f, paint.theme.faint);
-  if (!press.held || bar.width() <= 0) return;
+  if ((!press.held && !press.ended) || bar.width() <= 0) return;
   const float part = std::clamp((ImGui::GetIO().MousePos.x - bar.left) / bar.width(), 0.0f, 1.0f);
   const int wanted = 1 + static_cast<int>(std::lround(part * static_cast<float>(count - 1)));
   if (wanted == desk.cursor.episode) return;
@@ -414,7 +441,7 @@ void TimelineBar::episodes(const Paint& paint, Frame bar, const Timeline& timeli
   desk.stand(timeline.at(wanted, timeline.number(desk.cursor)));
 }
 
-void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk) const {
+void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk) {
   struct Button {
     const char* words;
     Act act;
@@ -435,7 +462,8 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   const Ink ink{Face::sans, 12, paint.theme.faint};
   const float base = row.top + paint.px(19);
   std::array<char, 32> speed{};
-  std::snprintf(speed.data(), speed.size(), "speed %.3gx", desk.speed);
+  std::snprintf(speed.data(), speed.size(), desk.speed < 0.5 ? "speed %.2fx" : "speed %.1fx",
+                desk.speed);
   const Frame pace{x - paint.px(6), row.top, x + paint.px(84), row.bottom};
   const Paint::Press press = Paint::press("speed", pace);
   if (press.hovered) paint.fill(pace, paint.theme.button_hovered, 5);
@@ -447,9 +475,11 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   x += paint.text({x, base}, ink, episode) + paint.px(20);
 
   float right = row.right;
+  stop_ = {};
   if (shown.running) {
-    if (paint.button("stop", {right - paint.px(58), row.top, right, row.bottom}, "Stop"))
-      desk.asked.push_back(Act::stop);
+    const Frame place{right - paint.px(58), row.top, right, row.bottom};
+    stop_ = {place.middle(), (place.top + place.bottom) / 2};
+    if (paint.button("stop", place, "Stop")) desk.asked.push_back(Act::stop);
     right -= paint.px(70);
   }
   const Ink state{Face::sans, 12, shown.failed ? paint.theme.warning : paint.theme.faint};

@@ -59,7 +59,9 @@ class TimelineBar {
  public:
   static float height(const Shown& shown);  // in points
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
-  Frame bar() const { return bar_; }  // of the steps: from step 0 to the last one, for tests
+  // For tests: the bar from step 0 to the last one, and the middle of the Stop button (0: none).
+  Frame bar() const { return bar_; }
+  ImVec2 stop() const { return stop_; }
 
  private:
   void read_phases(const Timeline& timeline, int episode);
@@ -67,10 +69,11 @@ class TimelineBar {
   void ticks(const Paint& paint, std::int64_t now) const;
   void phase_labels(const Paint& paint) const;
   void episodes(const Paint& paint, Frame bar, const Timeline& timeline, Desk& desk) const;
-  void buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk) const;
+  void buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk);
   float tick(std::size_t number) const;  // its x
 
   Frame bar_;
+  ImVec2 stop_;
   int episode_ = 0;
   std::size_t read_ = 0;       // positions of the run that were read
   std::vector<Phase> phases_;  // of the numbered steps of the episode: [0] is step 1

@@ -20,7 +20,8 @@ struct Theme {
   ImU32 button, button_hovered;
 
   ImU32 value, gradient, now, leaf, warning;
-  ImU32 negative;                 // the far end of a heat map, below zero
+  ImU32 now_line;  // `now` where it is no text: outlines, the bar beside the source line
+  ImU32 negative;  // the far end of a heat map, below zero
   ImU32 value_dim, gradient_dim;  // ticks of the timeline
   ImU32 walked_back;              // lines along which a gradient has come
   ImU32 pill_forward, pill_backward;
