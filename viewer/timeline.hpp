@@ -41,14 +41,15 @@ struct Cursor {
 
 enum class Phase : std::uint8_t { forward, backward };
 
+// A step is an event that changes the state of tensors or gradients. Words, plots and scopes after
+// it, up to the next step's event, belong to it. `number` counts within the episode, from 1, with
+// every box in its default state. A step hidden in a box that is closed by default has the number
+// of the step before it, and `inner` counts on from 1; for all others `inner` is 0.
 struct Step {
-  std::size_t event =
-      0;  // into Trace::events; the words after it, up to the next step's event, belong to it
-  int episode = 1;  // from 1
-  std::int64_t number =
-      0;  // within its episode, from 1, counted with every box in its default state
-  std::int64_t inner =
-      0;  // 0; or the n-th step after `number` that is hidden in a box closed by default
+  std::size_t event = 0;  // into Trace::events
+  int episode = 1;        // from 1
+  std::int64_t number = 0;
+  std::int64_t inner = 0;
   Phase phase = Phase::forward;
 };
 
