@@ -229,7 +229,7 @@ TEST_CASE("words said in advance are heard when their contribution arrives") {
       },
       notes);
   CHECK(notes.list == std::vector<std::string>{"mul gives 2", "mul gives 6", "said: the first",
-                                               "mul gives 6", "said: the second"});
+                                               "mul_number gives 6", "said: the second"});
 }
 
 TEST_CASE("a predicted contribution is asked for before it arrives") {
