@@ -288,6 +288,7 @@ class App {
   OutputPane output_;
   SourcePane source_;
   TimelineBar timeline_bar_;
+  Frame graph_frame_;
 
   int draw_frames_ = frames_after_input;  // that are still to be drawn without anything new
   double next_step_ = 0;                  // when play steps on
@@ -536,6 +537,7 @@ void App::style(const Theme& theme, float scale) const {
 }
 
 void App::graph(const Paint& paint, Frame frame, const Shown& shown) {
+  graph_frame_ = frame;
   if (shown.timeline.steps().empty())
     draw_no_graph(paint, frame, shown, desk_);
   else
@@ -603,7 +605,7 @@ void App::frame(const std::string& picture) {
     lay_out(paint, window, shown);
   ImGui::End();
   const Paint above(fonts_, theme, window_.scale());
-  if (!notice_.empty()) draw_notice(above, window, notice_);
+  if (!notice_.empty()) draw_notice(above, graph_frame_, notice_);
   if (desk_.keys_shown) draw_keys(above, window, desk_);
   window_.end_frame(picture);
 

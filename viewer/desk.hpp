@@ -48,7 +48,7 @@ struct Key {
   char letter;
   Act act;
 };
-inline constexpr std::array<Key, 17> all_keys{{
+inline constexpr std::array<Key, 19> all_keys{{
     {"→   Page down", "one step on", 0, Act::next},
     {"←   Page up", "one step back", 0, Act::previous},
     {"Space", "play, pause", ' ', Act::play},
@@ -64,8 +64,10 @@ inline constexpr std::array<Key, 17> all_keys{{
     {"Ctrl + C", "copy the command that opens this very step", 0, Act::copy_command},
     {"Esc", "let go of the selection; back to the window", 0, Act::leave},
     {"?", "these keys", '?', Act::keys},
-    {"drag   wheel", "move the graph; zoom about the pointer", 0, Act::none},
-    {"click   double click", "select; open or close a box", 0, Act::none},
+    {"drag", "move the graph", 0, Act::none},
+    {"wheel", "zoom about the pointer", 0, Act::none},
+    {"click", "select; on the ground: let go", 0, Act::none},
+    {"double click", "open or close a box", 0, Act::none},
 }};
 
 struct Desk {

@@ -1,6 +1,7 @@
 #include "viewer/session.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace viewer {
 
@@ -74,6 +75,7 @@ void Session::start(Desk& desk) {
   }
   process_ = Process::start(std::move(command), {.echo = true, .changed = wake_});
   fresh_ = true;
+  placed_ = desk.cursor;
   desk.lesson = lesson_;
 }
 
@@ -109,6 +111,7 @@ bool Session::take_over(const std::shared_ptr<const Trace>& trace) {
 }
 
 bool Session::update(Desk& desk, double now) {
+  if (!(desk.cursor == placed_)) wanted_.reset();  // the reader has moved it
   std::erase_if(leaving_, [](const auto& process) { return !process->running(); });
   if (saved_since(now)) {
     if (!desk.following && !wanted_)
@@ -117,7 +120,8 @@ bool Session::update(Desk& desk, double now) {
     start(desk);
   }
   if (process_ == nullptr) return false;
-  const bool was_running = process_->running();
+  // The stage is asked for first: once it is `ended`, the trace is complete.
+  const Process::Stage stage = process_->stage();
   const bool was_fresh = fresh_;
   const bool news = take_over(process_->latest());
   if (news && was_fresh) {  // numbers of tensors mean nothing in another run
@@ -127,9 +131,10 @@ bool Session::update(Desk& desk, double now) {
   }
   if (news) place_cursor(desk);
   if (news) select_by_name(desk);
-  if (!was_running && !fresh_) wanted_.reset();
+  if (stage == Process::Stage::ended && !fresh_) wanted_.reset();
+  placed_ = desk.cursor;
   process_->stand_in(desk.cursor.episode);
-  return news;
+  return std::exchange(stage_seen_, stage) != stage || news;
 }
 
 void Session::place_cursor(Desk& desk) {

@@ -62,12 +62,14 @@ class Session {
   std::size_t events_read_ = 0;
   std::unique_ptr<Stage> stage_ = std::make_unique<Stage>();
   bool fresh_ = false;  // the timeline still shows the run before
+  Process::Stage stage_seen_ = Process::Stage::ended;
 
   struct Wanted {
     int episode = 1;
     std::int64_t step = 0;
   };
   std::optional<Wanted> wanted_;  // where the cursor is to stand, once the run has come so far
+  Cursor placed_;                 // where it stood after the last update
   std::string wanted_name_;       // the tensor to be selected, likewise
 };
 

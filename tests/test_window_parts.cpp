@@ -1,0 +1,90 @@
+// Parts of the window that need no window: numbers in columns, characters, lines of a source.
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#endif
+
+#include <cmath>
+
+#include "viewer/desk.hpp"
+#include "viewer/fonts.hpp"
+#include "viewer/inspector.hpp"
+#include "viewer/theme.hpp"
+
+using namespace viewer;
+
+TEST_CASE("numbers in columns stand point above point") {
+  const std::vector<std::string> columns = aligned({"-3.75", "10.0", "1e-05", "nan", "7"});
+  CHECK(columns == std::vector<std::string>{" -3.75 ", " 10.0  ", "  1e-05", "nan    ", "  7    "});
+}
+
+TEST_CASE("characters are read from UTF-8, and bytes that are none read as a replacement") {
+  std::string_view text = "aé→𝛼";
+  CHECK(next_character(text) == U'a');
+  CHECK(next_character(text) == U'é');
+  CHECK(next_character(text) == U'→');
+  CHECK(next_character(text) == U'𝛼');
+  CHECK(text.empty());
+
+  std::string_view broken = "\xE2\x86x\xFF\xC3";
+  std::u32string read;
+  while (!broken.empty()) read += next_character(broken);
+  CHECK(read == U"\uFFFD\uFFFDx\uFFFD\uFFFD");
+}
+
+TEST_CASE("text is as wide as its characters, at every size, and wider when bold") {
+  Fonts fonts;
+  const float one = fonts.width(Face::mono, 14, "0");
+  CHECK(one > 0);
+  CHECK(fonts.width(Face::mono, 14, "0000") == Approx(4 * one));
+  CHECK(fonts.width(Face::mono, 28, "0") == Approx(2 * one).epsilon(0.02));
+  CHECK(fonts.width(Face::bold, 14, "gradient") > fonts.width(Face::sans, 14, "gradient"));
+}
+
+TEST_CASE("a line of the source is found by its number, and none beyond the last") {
+  Trace trace;
+  trace.sources["a.cpp"] = "one\r\ntwo\n\nfour";
+  CHECK(source_line(trace, {"a.cpp", 1}) == "one");
+  CHECK(source_line(trace, {"a.cpp", 2}) == "two");
+  CHECK(source_line(trace, {"a.cpp", 3}).empty());
+  CHECK(source_line(trace, {"a.cpp", 4}) == "four");
+  CHECK(source_line(trace, {"a.cpp", 5}).empty());
+  CHECK(source_line(trace, {"b.cpp", 1}).empty());
+  CHECK(last_part("lessons/05_chain_rule.cpp") == "05_chain_rule.cpp");
+}
+
+namespace {
+
+// The contrast of two colours as the Web Content Accessibility Guidelines define it.
+double luminance(ImU32 color) {
+  const auto part = [&](int shift) {
+    const double value = ((color >> shift) & 255) / 255.0;
+    return value <= 0.04045 ? value / 12.92 : std::pow((value + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * part(IM_COL32_R_SHIFT) + 0.7152 * part(IM_COL32_G_SHIFT) +
+         0.0722 * part(IM_COL32_B_SHIFT);
+}
+double contrast(ImU32 one, ImU32 other) {
+  const double a = luminance(one) + 0.05, b = luminance(other) + 0.05;
+  return a > b ? a / b : b / a;
+}
+
+}  // namespace
+
+TEST_CASE("every text has at least 4.5 times the contrast of the ground it stands on") {
+  for (const Theme* theme : {&dark_theme, &light_theme}) {
+    for (const ImU32 ground : {theme->panel, theme->desk, theme->canvas, theme->box, theme->card}) {
+      CHECK(contrast(theme->text, ground) >= 4.5);
+      CHECK(contrast(theme->faint, ground) >= 4.5);
+      CHECK(contrast(theme->value, ground) >= 4.5);
+      CHECK(contrast(theme->gradient, ground) >= 4.5);
+      CHECK(contrast(theme->warning, ground) >= 4.5);
+    }
+    CHECK(contrast(theme->now, theme->panel) >= 4.5);
+    CHECK(contrast(theme->gradient, theme->card_now) >= 4.5);
+    CHECK(contrast(theme->faint, theme->source_now) >= 4.5);
+    CHECK(contrast(theme->gradient, theme->pill_backward) >= 4.5);
+    CHECK(contrast(theme->value, theme->pill_forward) >= 4.5);
+  }
+}
