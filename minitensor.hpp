@@ -445,6 +445,14 @@ class Ref {
  public:
   Ref() = default;
   explicit Ref(T* thing) : thing_(thing) { hold(); }
+  // The handle of a thing just made: nobody else has one yet, so nothing needs to be atomic.
+  template <class... Arguments>
+  static Ref make(Arguments&&... arguments) {
+    Ref first;
+    first.thing_ = new T(std::forward<Arguments>(arguments)...);
+    first.thing_->handles.store(1, std::memory_order_relaxed);
+    return first;
+  }
   Ref(const Ref& other) : thing_(other.thing_) { hold(); }
   Ref(Ref&& other) noexcept : thing_(std::exchange(other.thing_, nullptr)) {}
   Ref& operator=(Ref other) noexcept {
@@ -702,7 +710,7 @@ class [[nodiscard]] Tensor {
   template <class F>
   void register_hook(F hook, Loc loc = Loc::here()) const;
   void zero_grad() const;  // lets go of the gradient
-  void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;
+  void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;  // a copy of it
   void backward(BackwardOptions options = {}, Loc loc = Loc::here()) const;
   void backward(const Tensor& gradient, BackwardOptions options = {}, Loc loc = Loc::here()) const;
 
@@ -878,7 +886,7 @@ inline constinit thread_local Current current;
 // the last line that was not in one.
 inline Loc line_of(Loc loc) {
   if (current.pinned.line()) return current.pinned;
-  if (std::strncmp(loc.path(), "/usr/", 5) == 0) return current.last_line;
+  if (loc.path()[0] == '/' && std::strncmp(loc.path(), "/usr/", 5) == 0) return current.last_line;
   return current.last_line = loc;
 }
 
@@ -944,7 +952,7 @@ void copy(const View& y, const View& a);
 
 // A new dense tensor, its elements not initialised.
 inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
-  Ref<Record> record(new Record);
+  Ref<Record> record = Ref<Record>::make();
   record->dtype = dtype;
   record->shape = shape;
   record->strides = contiguous_strides(shape);
@@ -1165,7 +1173,7 @@ inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
 inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
                         std::function<void()> let_go = {}, Loc loc = Loc::here()) {
   check_sizes(shape, {"from_blob", loc});
-  Ref<Record> record(new Record);
+  Ref<Record> record = Ref<Record>::make();
   record->dtype = options.dtype.value_or(float32);
   record->shape = shape;
   record->strides = contiguous_strides(shape);
@@ -1238,6 +1246,7 @@ inline Tensor Tensor::named(const std::string& name) && {
 }
 inline const Tensor& Tensor::requires_grad_(bool yes, Loc loc) const& {
   const At at{"requires_grad_", loc};
+  if (yes && node()) return *this;
   if (node()) fail(at, "this tensor was computed, it is not a leaf", "use detach() to cut it off");
   if (yes && !is_floating(dtype()))
     fail(at,
@@ -1259,12 +1268,11 @@ inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
     fail({"set_grad", loc}, "the gradient of a " + to_string(shape()) +
                                 " tensor has its shape and dtype, not " + to_string(grad.shape()) +
                                 " " + name_of(grad.dtype()));
-  get().grad = grad.handle();
+  const Quiet quiet;
+  get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<Record>();
 }
 
-// ---- Printing: the elements ----
-
-// --- Printing -----------------------------------------------------------------------------------
+// ---- Printing ----------------------------------------------------------------------------------
 //
 // A tensor prints as it does in PyTorch (the rules are those of torch/_tensor_str.py), with one
 // difference: a dtype is called float64, as in our programs, and not torch.float64.
@@ -1302,10 +1310,8 @@ enum class Style { plain, whole, fixed, scientific };
 // Zero, infinity and NaN look the same in every style, so they do not take part in choosing it.
 template <class T>
 bool has_a_say(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return x != 0 && std::isfinite(x);
-  else
-    return true;
+  if constexpr (std::is_floating_point_v<T>) return x != 0 && std::isfinite(x);
+  else return true;
 }
 
 // Floats without a fraction are written so. A wide range, or one far from 1, is scientific.
@@ -1328,20 +1334,17 @@ Style choose_style(const std::vector<T>& numbers) {
 
 template <class T>
 std::string number_text(T x, Style style) {
-  if constexpr (std::is_same_v<T, bool>)
-    return x ? "True" : "False";
-  else if constexpr (std::is_integral_v<T>)
-    return std::to_string(x);
+  if constexpr (std::is_same_v<T, bool>) return x ? "True" : "False";
+  else if constexpr (std::is_integral_v<T>) return std::to_string(x);
   else {
     if (std::isnan(x)) return "nan";  // without its sign, which means nothing
     if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
     const auto format =
         style == Style::scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    const bool whole = style == Style::whole;
     char text[32];  // to_chars, because printf asks the locale for its decimal point
-    char* end = std::to_chars(text, text + sizeof text, static_cast<double>(x), format,
-                              style == Style::whole ? 0 : 4)
-                    .ptr;
-    return std::string(text, end) + (style == Style::whole ? "." : "");
+    const auto end = std::to_chars(text, text + sizeof text, double{x}, format, whole ? 0 : 4);
+    return std::string(text, end.ptr) + (whole ? "." : "");
   }
 }
 
@@ -2266,7 +2269,7 @@ struct Saved {
 class Pass;      // chapter 9
 struct Recipe {  // an operation for the engine: its facts, its rule, and what each derivative needs
   const Facts* facts;
-  void (*backward)(Node& node, Pass& pass, const Tensor& dy);
+  void (*backward)(Node& node, Pass& pass, Tensor dy);
   std::array<unsigned, 3> needs;
   unsigned needs_for(int slot) const {
     return needs[static_cast<std::size_t>(slot < 3 ? slot : 0)];
@@ -2275,9 +2278,9 @@ struct Recipe {  // an operation for the engine: its facts, its rule, and what e
 template <class Rule>
 inline constexpr Recipe recipe_of = {
     &Rule::facts,
-    [](Node& node, Pass& pass, const Tensor& dy) {
+    [](Node& node, Pass& pass, Tensor dy) {
       Rule rule;
-      rule.begin(node, pass, dy);
+      rule.begin(node, pass, std::move(dy));
       rule.backward();
     },
     {letters_in(Rule::facts.derivatives[0]), letters_in(Rule::facts.derivatives[1]),
@@ -2353,7 +2356,7 @@ inline void Node::destroy(Node* node) {
 // Another handle-independent look at the same tensor: same number, same elements, no history.
 inline Tensor alias_of(const Tensor& x) {
   const Record& from = x.get();
-  Ref<Record> to(new Record);
+  Ref<Record> to = Ref<Record>::make();
   to->id = from.id;
   to->dtype = from.dtype;
   to->storage = from.storage;
@@ -2368,11 +2371,22 @@ inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = 
   node.saved.push_back({letter, leaf ? x : alias_of(x), x.version(), geometry_only});
 }
 
-using Inputs = std::span<const Tensor* const>;
+// Gives a tensor its node. If its gradient is retained, it is that of what the tensor is now.
+inline void set_node(Record& r, Ref<Node> node) {
+  if (r.retains_grad && r.node) r.node->retaining = nullptr;
+  if (node) node->result = r.id, node->retaining = r.retains_grad ? &r : nullptr;
+  r.node = std::move(node);
+}
+
+// The inputs of an operation, in their order.
+struct Inputs : std::span<const Tensor* const> {
+  using std::span<const Tensor* const>::span;
+  Inputs(std::initializer_list<const Tensor*> list) : span(list.begin(), list.size()) {}
+};
 
 inline void attach_node(const Recipe& recipe, Tensor& y, Inputs inputs, Loc loc, const Given& given,
                         const Tensor* index) {
-  Ref<Node> node(new Node(recipe, given, line_of(loc)));
+  Ref<Node> node = Ref<Node>::make(recipe, given, line_of(loc));
   unsigned needed = 0;
   for (const Tensor* input : inputs) {
     const Record& x = input->get();
@@ -2389,11 +2403,9 @@ inline void attach_node(const Recipe& recipe, Tensor& y, Inputs inputs, Loc loc,
       save(*node, letters[static_cast<std::size_t>(i)], *inputs[static_cast<std::size_t>(i)]);
   if (needed >> 3 & 1) save(*node, 'y', y);
   if (needed >> 4 & 1 && index) save(*node, 'i', *index);
-  Record& result = y.get();
-  node->dtype = result.dtype;
-  node->shape = result.shape;
-  node->result = result.id;
-  result.node = std::move(node);
+  node->dtype = y.dtype();
+  node->shape = y.shape();
+  set_node(y.get(), std::move(node));
 }
 
 void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs inputs,
@@ -2401,8 +2413,8 @@ void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs in
 
 // Every operation ends here. `y` has been computed; if an input wants a gradient, y gets a node,
 // and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
-inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc, const Given& given,
-                        const Tensor* index) {
+inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc, const Given& given = {},
+                        const Tensor* index = nullptr) {
   if (current.grad_enabled && is_floating(y.dtype()))
     for (const Tensor* input : inputs)
       if (input->requires_grad()) {
@@ -2416,8 +2428,7 @@ inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc, 
 template <class Rule>
 Tensor record(Tensor y, std::initializer_list<const Tensor*> inputs, Loc loc,
               const Given& given = {}, const Tensor* index = nullptr) {
-  return record_as(recipe_of<Rule>, std::move(y), Inputs(inputs.begin(), inputs.size()), loc, given,
-                   index);
+  return record_as(recipe_of<Rule>, std::move(y), inputs, loc, given, index);
 }
 
 // ---- Turning the recorder off and on; scopes -----------------------------------------------------
@@ -2506,7 +2517,6 @@ void tell_hooked(Observer*, std::int64_t number, Id tensor, const Tensor& before
                  const Tensor& after);
 void tell_landed(Observer*, std::int64_t number, const Tensor& leaf, const Tensor& before);
 void check_not_nan(const Node& node, int slot, const Tensor& gradient);  // chapter 13
-Tensor copy_of(const Tensor& x);                                         // chapter 10
 void note_write(const Tensor& x, const char* by, Loc loc);
 
 class Pass {
@@ -2533,15 +2543,18 @@ class Pass {
   void collect();
   void number_edges();
   void find_needed();
+  bool owes(const Stop& stop) const;
+  void check_not_used_up(const Node& node) const;
   int edge(const Stop& stop, int slot) const {
     return edges_[static_cast<std::size_t>(stop.first_edge + slot)];
   }
   Stop& stop_at(int place) { return stops_[static_cast<std::size_t>(place)]; }
   const Stop& stop_at(int place) const { return stops_[static_cast<std::size_t>(place)]; }
   int place_of(const Tensor& x) const;
+  void add_seeds();
   void visit(Stop& stop);
-  void run_rule(Node& node, const Tensor& dy);
-  void add(Stop& stop, const Tensor& gradient);
+  void run_rule(Node& node, Tensor dy);
+  void add(Stop& stop, Tensor gradient);
   Tensor call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const;
   void land(Record& leaf, Tensor gradient) const;
 
@@ -2563,10 +2576,10 @@ class Pass {
 // each input whose gradient is wanted, what it is: `if (wants(0)) give(0, dy * b());`
 class Rule {
  public:
-  void begin(Node& node, Pass& pass, const Tensor& gradient) {
+  void begin(Node& node, Pass& pass, Tensor gradient) {
     node_ = &node;
     pass_ = &pass;
-    dy = gradient;
+    dy = std::move(gradient);
   }
 
  protected:
@@ -2670,11 +2683,12 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
 inline void Pass::collect() {
   const auto pass = static_cast<std::uint64_t>(number_);
   std::vector<Node*> open;
+  std::vector<Stop> leaves;
   auto meet_node = [&](Node* node) {
     if (std::exchange(node->mark, pass) != pass) open.push_back(node);
   };
   auto meet_leaf = [&](Record* leaf) {
-    if (std::exchange(leaf->mark, pass) != pass) stops_.push_back(Stop(leaf->id, nullptr, leaf));
+    if (std::exchange(leaf->mark, pass) != pass) leaves.push_back(Stop(leaf->id, nullptr, leaf));
   };
   for (const Tensor& root : roots_) {
     if (Node* node = root.node())
@@ -2695,8 +2709,13 @@ inline void Pass::collect() {
     }
   }
   auto later = [](const Stop& a, const Stop& b) { return a.id > b.id; };
+  // A chain of nodes is met in the right order already; the leaves are few.
   if (!std::is_sorted(stops_.begin(), stops_.end(), later))
     std::sort(stops_.begin(), stops_.end(), later);
+  std::sort(leaves.begin(), leaves.end(), later);
+  const auto nodes = static_cast<std::ptrdiff_t>(stops_.size());
+  std::move(leaves.begin(), leaves.end(), std::back_inserter(stops_));
+  std::inplace_merge(stops_.begin(), stops_.begin() + nodes, stops_.end(), later);
 }
 
 inline void Pass::number_edges() {
@@ -2734,9 +2753,11 @@ inline std::vector<Tensor> Pass::run() {
   if (watcher_)
     tell_pass_begins(watcher_, number_, roots_, seeds_, options_, asked_, line_of(loc_));
   results_.resize(asked_ ? asked_->size() : 0);
+  for (const Stop& stop : stops_)  // before any gradient has changed
+    if (stop.needed && stop.node && owes(stop)) check_not_used_up(*stop.node);
   {
     const GradMode mode(options_.create_graph);
-    for (std::size_t i = 0; i < roots_.size(); ++i) add(stop_at(root_places_[i]), seeds_[i]);
+    add_seeds();
     for (now_ = 0; now_ < static_cast<int>(stops_.size()); ++now_) {
       Stop& stop = stop_at(now_);
       if (stop.needed && stop.sum.defined()) visit(stop);
@@ -2744,6 +2765,12 @@ inline std::vector<Tensor> Pass::run() {
   }
   if (watcher_) tell_pass_ends(watcher_, number_);
   return std::move(results_);
+}
+
+inline void Pass::add_seeds() {
+  const Quiet quiet;
+  const Pin pin(loc_);
+  for (std::size_t i = 0; i < roots_.size(); ++i) add(stop_at(root_places_[i]), seeds_[i]);
 }
 
 // The gradient of this stop is complete: everything that used it came before.
@@ -2762,26 +2789,35 @@ inline void Pass::visit(Stop& stop) {
     return;
   }
   if (node->retaining) land(*node->retaining, gradient);
-  bool owes = false;
-  for (int slot = 0; slot < node->inputs.size(); ++slot) owes = owes || wants(slot);
-  if (owes) run_rule(*node, gradient);
+  if (owes(stop)) run_rule(*node, std::move(gradient));
 }
 
-inline void Pass::run_rule(Node& node, const Tensor& dy) {
-  const Pin pin(node.loc);
+// Does any input of this node want a gradient?
+inline bool Pass::owes(const Stop& stop) const {
+  for (int slot = 0; slot < stop.node->inputs.size(); ++slot)
+    if (const int place = edge(stop, slot); place >= 0 && stop_at(place).needed) return true;
+  return false;
+}
+
+inline void Pass::check_not_used_up(const Node& node) const {
   if (node.released)
-    fail({"backward", node.loc},
-         std::string("what ") + node.facts().name +
-             " saved is gone, an earlier backward pass used it",
-         "write backward({.retain_graph = true}) in that earlier pass");
+    fail({"backward", loc_},
+         std::string("an earlier pass has used up this graph (what ") + node.facts().name + " of " +
+             node.loc.text() + " had saved is gone)",
+         "write backward({.retain_graph = true}) the first time");
+}
+
+inline void Pass::run_rule(Node& node, Tensor dy) {
+  check_not_used_up(node);  // again: a hook may have started a pass of its own
+  const Pin pin(node.loc);
   if (options_.create_graph) {
     const Scope scope(std::string("gradient of ") + node.facts().name, node.loc);
-    node.recipe.backward(node, *this, dy);
+    node.recipe.backward(node, *this, std::move(dy));
     return;
   }
   {
     const Quiet quiet;
-    node.recipe.backward(node, *this, dy);
+    node.recipe.backward(node, *this, std::move(dy));
   }
   if (options_.retain_graph || node.saved.empty()) return;
   node.saved.clear();
@@ -2797,26 +2833,25 @@ inline bool Pass::wants(int slot) const {
 inline void Pass::give(Node& node, int slot, Tensor gradient) {
   if (!wants(slot)) return;
   const Input& input = node.inputs[slot];
-  const Tensor before = gradient;
+  const Tensor before = watcher_ ? gradient : Tensor();
   if (gradient.dtype() != input.dtype) gradient = gradient.to(input.dtype);
-  gradient = fold_to(gradient, input.shape);
+  if (gradient.get().shape != input.shape) gradient = fold_to(gradient, input.shape);
   if (current.sabotage && current.sabotage->slot == slot &&
       std::strcmp(current.sabotage->op, node.facts().name) == 0)
     gradient = gradient * 1.01;
   if (current.anomaly) check_not_nan(node, slot, gradient);
   if (watcher_) tell_arrived(watcher_, number_, node, slot, before, gradient);
-  add(stop_at(edge(stop_at(now_), slot)), gradient);
+  add(stop_at(edge(stop_at(now_), slot)), std::move(gradient));
 }
 
 // Contributions are added up. A sum that this pass made may grow in place; the first contribution
 // may not, since others can hold it too.
-inline void Pass::add(Stop& stop, const Tensor& gradient) {
+inline void Pass::add(Stop& stop, Tensor gradient) {
   if (!stop.sum.defined()) {
-    stop.sum = gradient;
+    stop.sum = std::move(gradient);
   } else if (stop.own_sum && !options_.create_graph) {
     zip<formula::Add>(stop.sum.elements(), stop.sum.elements(), gradient.elements());
   } else {
-    const Quiet quiet;
     stop.sum = stop.sum + gradient;
     stop.own_sum = true;
   }
@@ -2826,6 +2861,10 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
   for (const Hook& hook : std::vector<Hook>(hooks)) {  // a copy: a hook may register another
     const Tensor before = gradient;
     if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
+    if (gradient.shape() != before.shape() || gradient.dtype() != before.dtype())
+      fail({"hook", loc_}, std::string("it has turned a gradient ") + name_of(before.dtype()) +
+                               " " + to_string(before.shape()) + " into " +
+                               name_of(gradient.dtype()) + " " + to_string(gradient.shape()));
     if (watcher_) tell_hooked(watcher_, number_, tensor, before, gradient);
   }
   return gradient;
@@ -2833,13 +2872,16 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
 
 // Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
 inline void Pass::land(Record& leaf, Tensor gradient) const {
+  static std::mutex one_at_a_time;  // threads with graphs of their own may share a leaf
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
   const Quiet quiet;
+  const Pin pin(loc_);
   const Tensor old(leaf.grad);
   const Tensor before = watcher_ && old.defined() ? old.clone() : old;
   if (!old.defined()) {
     const bool ours_alone = gradient.handle().only_one() && gradient.get().storage.only_one();
     const Tensor fresh =
-        ours_alone && gradient.is_contiguous() ? std::move(gradient) : copy_of(gradient);
+        ours_alone && gradient.is_contiguous() ? std::move(gradient) : gradient.clone(loc_);
     leaf.grad = fresh.handle();
   } else if (options_.create_graph) {
     leaf.grad = (old + gradient).handle();
@@ -2868,7 +2910,7 @@ inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at
   if (gradient.shape() != y.shape())
     fail(at, "the gradient has shape " + to_string(gradient.shape()) + ", and the tensor " +
                  to_string(y.shape()));
-  return gradient.dtype() == y.dtype() ? gradient : gradient.to(y.dtype());
+  return gradient.dtype() == y.dtype() ? gradient : gradient.to(y.dtype(), at.loc);
 }
 
 inline void Tensor::backward(const Tensor& gradient, BackwardOptions options, Loc loc) const {
@@ -3004,45 +3046,65 @@ class Constant {
   const View view;
 };
 
-// y = f(a), element by element; integers become floats first.
+// What an elementwise operation is, apart from its inputs. The functions that follow are the same for
+// all of them, so they are compiled once and not once an operation.
+struct Elementary {
+  const Recipe& recipe;
+  void (*map)(const View& y, const View& a);
+  void (*zip)(const View& y, const View& a, const View& b);
+  bool in_integers, makes_bools, number_first;
+
+  DType in(DType common) const { return in_integers ? common : as_float(common); }
+  DType out(DType common) const { return makes_bools ? boolean : in(common); }
+  At at(Loc loc) const { return {recipe.facts->name, loc}; }
+};
+template <class R>
+inline constexpr Elementary one_input = {
+    recipe_of<R>, map<typename R::Formula>, nullptr, R::in_integers, R::makes_bools, false};
+template <class R>
+inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,        zip<typename R::Formula>,
+                                          R::in_integers, R::makes_bools, R::number_first};
+
+// y = f(a)
+inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc) {
+  check_together(op.at(loc), {&a});
+  const DType in = op.in(a.dtype());
+  Tensor y = fresh(a.get().shape, op.out(a.dtype()), a.device());
+  op.map(y.elements(), a.dtype() == in ? a.elements() : converted(a, in).elements());
+  return record_as(op.recipe, std::move(y), {&a}, loc);
+}
+// y = f(a, b), broadcast
+inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc loc) {
+  check_together(op.at(loc), {&a, &b});
+  const DType common = promote(a, b), in = op.in(common);
+  const Tensor x = converted(a, in), z = converted(b, in);
+  Tensor y = fresh(broadcast_shapes(a.get().shape, b.get().shape, op.at(loc)), op.out(common), a.device());
+  const Shape& shape = y.get().shape;
+  op.zip(y.elements(), broadcast_to(x.elements(), shape), broadcast_to(z.elements(), shape));
+  return record_as(op.recipe, std::move(y), {&a, &b}, loc);
+}
+// y = f(a, n) with a plain number, or f(n, a)
+inline Tensor apply(const Elementary& op, const Tensor& a, Scalar n, Loc loc) {
+  check_together(op.at(loc), {&a});
+  const DType common = promote(a, n), in = op.in(common);
+  Tensor y = fresh(a.get().shape, op.out(common), a.device());
+  const Tensor x = converted(a, in);
+  const Constant number(n, in, a.get().shape);
+  op.zip(y.elements(), op.number_first ? number.view : x.elements(),
+         op.number_first ? x.elements() : number.view);
+  return record_as(op.recipe, std::move(y), {&a}, loc, {n.real(), {}});
+}
 template <class R>
 Tensor unary(const Tensor& a, Loc loc) {
-  check_together({R::facts.name, loc}, {&a});
-  const Tensor x = converted(a, R::in_integers ? a.dtype() : as_float(a.dtype()));
-  Tensor y = fresh(x.shape(), x.dtype(), x.device());
-  map<typename R::Formula>(y.elements(), x.elements());
-  return record<R>(std::move(y), {&a}, loc);
+  return apply(one_input<R>, a, loc);
 }
-
-// y = f(a, b), broadcast.
 template <class R>
 Tensor binary(const Tensor& a, const Tensor& b, Loc loc) {
-  const At at{R::facts.name, loc};
-  check_together(at, {&a, &b});
-  const DType common = promote(a, b);
-  const DType in = R::in_integers ? common : as_float(common);
-  Tensor y =
-      fresh(broadcast_shapes(a.shape(), b.shape(), at), R::makes_bools ? boolean : in, a.device());
-  const View to = y.elements();
-  zip<typename R::Formula>(to, broadcast_to(converted(a, in).elements(), to.shape),
-                           broadcast_to(converted(b, in).elements(), to.shape));
-  return record<R>(std::move(y), {&a, &b}, loc);
+  return apply(two_inputs<R>, a, b, loc);
 }
-
-// y = f(a, n) with a plain number; or f(n, a).
 template <class R>
 Tensor with_number(const Tensor& a, Scalar n, Loc loc) {
-  check_together({R::facts.name, loc}, {&a});
-  const DType common = promote(a, n);
-  const DType in = R::in_integers ? common : as_float(common);
-  Tensor y = fresh(a.shape(), R::makes_bools ? boolean : in, a.device());
-  const Tensor x = converted(a, in);
-  const Constant number(n, in, a.shape());
-  if (R::number_first)
-    zip<typename R::Formula>(y.elements(), number.view, x.elements());
-  else
-    zip<typename R::Formula>(y.elements(), x.elements(), number.view);
-  return record<R>(std::move(y), {&a}, loc, {n.real(), {}});
+  return apply(two_inputs<R>, a, n, loc);
 }
 
 // An operator's operands: tensors, or a tensor and a number.
@@ -3200,7 +3262,7 @@ struct Pow : Elementwise {
   static constexpr Facts facts = {.name = "pow",
                                   .symbol = "aᵇ",
                                   .formula = "a^b",
-                                  .derivatives = {"dy * b * a^(b - 1)", "dy * y * log(a)"},
+                                  .derivatives = {"dy * b * a^(b - 1)", "dy * a^b * log(a)"},
                                   .node = "PowBackward1"};
   void backward();
 };
@@ -4069,7 +4131,7 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
   static_cast<void>(
       x.node());  // brought up to date first, so that the view starts from the same history
   const Record& from = x.get();
-  Ref<Record> to(new Record);
+  Ref<Record> to = Ref<Record>::make();
   to->dtype = from.dtype;
   to->storage = from.storage;
   to->offset = offset;
@@ -4480,6 +4542,9 @@ inline void check_writable(const Tensor& x, const At& at) {
   if (r.base && r.base->requires_grad)
     fail(at, "a view of a leaf that requires grad is written in place",
          "write inside { NoGrad guard; ... }, or clone() it first");
+  if (r.base && !x.node() && r.base->node)
+    fail(at, "this view was made inside NoGrad, so the graph could not tell what is written",
+         "make the view outside, or write inside { NoGrad guard; ... }");
 }
 
 // A view whose base was written to through another view takes its history anew from the base.
@@ -4488,8 +4553,7 @@ inline void renew(const Tensor& view) {
   Record& r = view.get();
   const Tensor base(r.base);
   r.history = r.base->history;
-  r.node = {};
-  if (!base.requires_grad()) return;
+  if (!base.requires_grad()) return set_node(r, {});
   Tensor x = view;
   const Tensor* inputs[] = {&base};
   attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {}, nullptr);
@@ -4511,10 +4575,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   note_write(x, at.op, line_of(at.loc));
   Record& r = x.get();
   if (!r.base) {
-    Ref<Node> node(result.node());
-    if (r.retains_grad && r.node) r.node->retaining = nullptr;
-    if (node) node->result = r.id, node->retaining = r.retains_grad ? &r : nullptr;
-    r.node = std::move(node);
+    set_node(r, Ref<Node>(result.node()));
     ++r.history;
     return;
   }
@@ -4531,9 +4592,11 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
 void tell_wrote(const Tensor& x, std::int64_t version_before, const char* by, const Node* node,
                 Loc loc);
 
+// Would a write to x change what is still to be read of y? Not if both are the same elements.
 inline bool shares_memory(const Tensor& x, const Tensor& y) {
-  return x.get().storage.get() == y.get().storage.get() &&
-         !(x.storage_offset() == y.storage_offset() && x.stride() == y.stride());
+  return x.shares_storage_with(y) &&
+         !(x.storage_offset() == y.storage_offset() && x.stride() == y.stride() &&
+           x.shape() == y.shape());
 }
 
 // What the in-place operations share: checks, then either the plain write, or, when the graph has
@@ -4549,13 +4612,8 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
       other.tensor ? broadcast_shapes(x.shape(), other.tensor->shape(), at) : x.shape();
   if (shape != x.shape())
     fail(at, "the result " + to_string(shape) + " does not fit into " + to_string(x.shape()));
-  const DType dtype = other.tensor ? promote(x, *other.tensor) : promote(x, other.number);
-  if (std::strcmp(op, "copy_") != 0 && kind_of(dtype) > kind_of(x.dtype()))
-    fail(at,
-         std::string("a ") + name_of(dtype) + " result can't be written into " + name_of(x.dtype()),
-         "convert first: x = x.to(" + std::string(name_of(dtype)) + ")");
   const std::int64_t before = x.version();
-  const bool tracked = current.grad_enabled &&
+  const bool tracked = current.grad_enabled && is_floating(x.dtype()) &&
                        (x.requires_grad() || (other.tensor && other.tensor->requires_grad()));
   const Node* node = nullptr;
   Tensor result;
@@ -4579,18 +4637,33 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
   if (current.observer) tell_wrote(x, before, op, node, line_of(other.loc));
   return x;
 }
+// Arithmetic keeps the tensor's dtype, so its result may not be of a higher kind: an int64 tensor
+// has no room for halves.
+template <class Recorded, class Plain>
+const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op, Recorded recorded,
+                         Plain plain) {
+  const At at{op, other.loc};
+  check_together(at, {&x});
+  if (other.tensor) check_together(at, {&x, other.tensor});
+  const DType dtype = other.tensor ? promote(x, *other.tensor) : promote(x, other.number);
+  if (kind_of(dtype) > kind_of(x.dtype()))
+    fail(at,
+         std::string("a ") + name_of(dtype) + " result can't be written into " + name_of(x.dtype()),
+         "convert first: x = x.to(" + std::string(name_of(dtype)) + ")");
+  return write(x, other, op, recorded, plain);
+}
 inline const Tensor& Tensor::add_(const Operand& other) const {
-  return write(
+  return arithmetic(
       *this, other, "add_", [&] { return *this + other; },
       [&](const View& b) { zip<formula::Add>(elements(), elements(), b); });
 }
 inline const Tensor& Tensor::sub_(const Operand& other) const {
-  return write(
+  return arithmetic(
       *this, other, "sub_", [&] { return *this - other; },
       [&](const View& b) { zip<formula::Sub>(elements(), elements(), b); });
 }
 inline const Tensor& Tensor::mul_(const Operand& other) const {
-  return write(
+  return arithmetic(
       *this, other, "mul_", [&] { return *this * other; },
       [&](const View& b) { zip<formula::Mul>(elements(), elements(), b); });
 }
@@ -4598,7 +4671,7 @@ inline const Tensor& Tensor::div_(const Operand& other) const {
   if (!is_floating(dtype()))
     fail({"div_", other.loc}, std::string("a quotient can't be written into ") + name_of(dtype()),
          "convert first: x = x.to(float32)");
-  return write(
+  return arithmetic(
       *this, other, "div_", [&] { return *this / other; },
       [&](const View& b) { zip<formula::Div>(elements(), elements(), b); });
 }
@@ -4608,15 +4681,20 @@ inline Tensor overwritten(const Tensor& x, const Operand& other) {
   copy(y.elements(), broadcast_to(value.elements(), x.shape()));
   return record<rule::Overwrite>(std::move(y), {&x, &value}, other.loc);
 }
-inline const Tensor& Tensor::copy_(const Operand& other) const {
+inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
   return write(
-      *this, other, "copy_", [&] { return overwritten(*this, other); },
-      [&](const View& b) { minitensor::copy(elements(), b); });
+      x, other, op, [&] { return overwritten(x, other); },
+      [&](const View& b) { copy(x.elements(), b); });
+}
+inline const Tensor& Tensor::copy_(const Operand& other) const {
+  return overwrite(*this, other, "copy_");
 }
 inline const Tensor& Tensor::fill_(Scalar value, Loc loc) const {
-  return copy_(Operand(value, loc));
+  return overwrite(*this, Operand(value, loc), "fill_");
 }
-inline const Tensor& Tensor::zero_(Loc loc) const { return copy_(Operand(0, loc)); }
+inline const Tensor& Tensor::zero_(Loc loc) const {
+  return overwrite(*this, Operand(0, loc), "zero_");
+}
 inline void Tensor::operator=(const Operand& value) && { copy_(value); }
 inline Tensor& Tensor::operator+=(const Operand& other) & { return add_(other), *this; }
 inline Tensor& Tensor::operator-=(const Operand& other) & { return sub_(other), *this; }
@@ -4859,8 +4937,8 @@ constexpr RandomBlock philox(RandomBlock counter, std::array<std::uint32_t, 2> k
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = 0xD2511F53ull * counter[0];
     const std::uint64_t b = 0xCD9E8D57ull * counter[2];
-    counter = {high_word(b) ^ counter[1] ^ key[0], low_word(b), high_word(a) ^ counter[3] ^ key[1],
-               low_word(a)};
+    counter = {high_word(b) ^ counter[1] ^ key[0], low_word(b),
+               high_word(a) ^ counter[3] ^ key[1], low_word(a)};
     key[0] += 0x9E3779B9;  // the fractions of the golden ratio and of the square root of 3
     key[1] += 0xBB67AE85;
   }
@@ -4904,10 +4982,8 @@ constexpr double unit(std::uint64_t bits) { return static_cast<double>(bits >> 1
 template <class T>
 constexpr auto units(const RandomBlock& bits) {
   const auto pairs = in_pairs(bits);
-  if constexpr (std::is_same_v<T, double>)
-    return std::array{unit(pairs[0]), unit(pairs[1])};
-  else
-    return std::array{unit(bits[0]), unit(bits[1]), unit(bits[2]), unit(bits[3])};
+  if constexpr (std::is_same_v<T, double>) return std::array{unit(pairs[0]), unit(pairs[1])};
+  else return std::array{unit(bits[0]), unit(bits[1]), unit(bits[2]), unit(bits[3])};
 }
 
 // Uniform in [low, high). fma rounds once, on every machine; where it rounds up to `high`, we take
@@ -4949,8 +5025,7 @@ struct Normal {
 class Integers {
  public:
   constexpr Integers(std::int64_t low, std::int64_t high)
-      : low_(static_cast<std::uint64_t>(low)),
-        last_(static_cast<std::uint64_t>(high) - 1 - low_),
+      : low_(static_cast<std::uint64_t>(low)), last_(static_cast<std::uint64_t>(high) - 1 - low_),
         mask_(~std::uint64_t{0} >> std::countl_zero(last_ | 1)) {}
   constexpr std::array<std::int64_t, 2> operator()(const RandomBlock& bits) const {
     return {pick(bits, 0), pick(bits, 1)};
@@ -4986,39 +5061,41 @@ void fill_random(const View& y, const RandomCall& call, const Distribution& draw
       if (out < end) *out++ = static_cast<T>(number);
 }
 
-// Uniform in [low, high), whose width is finite. y is float32 or float64.
+// Calls f with a value of the C++ type; only floats can be uniform or normal.
+template <class F>
+void visit_floating(DType dtype, F f) {
+  if (!is_floating(dtype))
+    throw Error(std::string("uniform and normal numbers are floats, not ") + name_of(dtype));
+  dtype == float64 ? f(double{}) : f(float{});
+}
+
+// Uniform in [low, high), where high - low is finite. y is float32 or float64.
 inline void fill_uniform(const View& y, Generator& generator, double low, double high) {
-  const RandomCall call = generator.next();
-  const auto fill_as = [&]<class T>(T) {
+  visit_floating(y.dtype, [&]<class T>(T) {
     const distribution::Uniform<T> draw{static_cast<T>(low), static_cast<T>(high)};
-    fill_random<T>(y, call, draw);
-  };
-  y.dtype == float64 ? fill_as(double{}) : fill_as(float{});
+    fill_random<T>(y, generator.next(), draw);
+  });
 }
 
 // y is float32 or float64.
 inline void fill_normal(const View& y, Generator& generator, double mean, double std) {
-  const RandomCall call = generator.next();
-  const auto fill_as = [&]<class T>(T) {
+  visit_floating(y.dtype, [&]<class T>(T) {
     const distribution::Normal<T> draw{static_cast<T>(mean), static_cast<T>(std)};
-    fill_random<T>(y, call, draw);
-  };
-  y.dtype == float64 ? fill_as(double{}) : fill_as(float{});
+    fill_random<T>(y, generator.next(), draw);
+  });
 }
 
 // Whole numbers from low to high - 1, where low < high. y has any dtype.
 inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
                           std::int64_t high) {
-  const RandomCall call = generator.next();
   const distribution::Integers draw(low, high);
-  visit(y.dtype, [&](auto zero) { fill_random<decltype(zero)>(y, call, draw); });
+  visit(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
 }
 
 // 1 with the probability p, otherwise 0. y has any dtype.
 inline void fill_bernoulli(const View& y, Generator& generator, double p) {
-  const RandomCall call = generator.next();
   const distribution::Bernoulli draw{p};
-  visit(y.dtype, [&](auto zero) { fill_random<decltype(zero)>(y, call, draw); });
+  visit(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
 }
 
 // 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they
@@ -5029,9 +5106,9 @@ inline void fill_permutation(const View& y, Generator& generator) {
   for (std::int64_t i = 0; i < y.shape.numel(); ++i)
     line.emplace_back(distribution::in_pairs(call.block(static_cast<std::uint64_t>(i)))[0], i);
   std::sort(line.begin(), line.end());
-  visit(y.dtype, [&](auto zero) {
-    auto* out = reinterpret_cast<decltype(zero)*>(y.data);
-    for (const auto& place : line) *out++ = static_cast<decltype(zero)>(place.second);
+  visit(y.dtype, [&]<class T>(T) {
+    T* out = reinterpret_cast<T*>(y.data);
+    for (const auto& place : line) *out++ = static_cast<T>(place.second);
   });
 }
 
@@ -5051,14 +5128,20 @@ Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const Tens
   if (options.device != cpu) x = x.to(options.device, loc).detach();
   return end_tensor(std::move(x), options, loc);
 }
+inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {
+  const DType dtype = options.dtype.value_or(float32);
+  if (!is_floating(dtype))
+    fail({op, loc}, std::string("its numbers are floats, not ") + name_of(dtype), "use randint() for integers");
+  return dtype;
+}
 // Uniform in [0, 1).
 inline Tensor rand(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return random_tensor("rand", shape, options.dtype.value_or(float32), options, loc,
+  return random_tensor("rand", shape, float_dtype("rand", options, loc), options, loc,
                        [](const View& x) { fill_uniform(x, default_generator, 0, 1); });
 }
 // Normal with mean 0 and standard deviation 1.
 inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return random_tensor("randn", shape, options.dtype.value_or(float32), options, loc,
+  return random_tensor("randn", shape, float_dtype("randn", options, loc), options, loc,
                        [](const View& x) { fill_normal(x, default_generator, 0, 1); });
 }
 template <Integer... T>
