@@ -53,6 +53,10 @@ inline std::optional<double> evaluate(std::string_view formula,
 // The letters of a formula, each once, in order: "dy * b" -> dy, b. Empty if it is no formula.
 inline std::vector<std::string> letters_of(std::string_view formula);
 
+// Whether the text is a formula all of whose functions are known: then each element of its value is
+// made of the same element of its letters. (A sum or a transpose is not.)
+inline bool is_elementwise(std::string_view formula);
+
 // What stands in an op's circle. `symbol` and `formula` are the facts', `names` what its inputs are
 // called, `numbers` the plain numbers in the code under their attributes' names: pow with
 // {"n", "2"} over x gives "x²", mul "×", a multiplication by the number 2 "×2".
@@ -135,12 +139,13 @@ inline std::string cut(std::string_view text, std::size_t most) {
 //
 // The texts of the facts are small expressions:
 //
+//   choice     = comparison ["if" comparison "else" choice]
 //   comparison = sum [("<" | "<=" | ">" | ">=" | "==" | "!=") sum]
 //   sum        = product {("+" | "-") product}
 //   product    = sign {("*" | "/") sign}
 //   sign       = ["-"] power
 //   power      = atom ["^" sign]
-//   atom       = number | letter | name "(" [comparison {"," comparison}] ")" | "(" comparison ")"
+//   atom       = number | letter | name "(" [choice {"," choice}] ")" | "(" choice ")"
 //
 // What cannot be read as one ("sum over j of ...") is plain text.
 
@@ -150,7 +155,7 @@ struct Expression;
 using Part = std::unique_ptr<Expression>;
 
 struct Expression {
-  enum class Kind { number, letter, call, negative, binary };
+  enum class Kind { number, letter, call, negative, binary, choice };
   Kind kind;
   std::string text;  // the number, the letter, the function's name, or the sign of a binary one
   std::vector<Part> parts;
@@ -161,7 +166,7 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Part parse() {  // null if the text is no formula
-    Part whole = comparison();
+    Part whole = choice();
     skip_blanks();
     return at_ == text_.size() ? std::move(whole) : nullptr;
   }
@@ -202,11 +207,29 @@ class Parser {
     return nullptr;
   }
 
-  Part comparison() {
+  bool take_word(std::string_view word) {
+    const std::size_t begin = at_;
+    if (take(word) && at_ < text_.size() && text_[at_] == ' ') return true;
+    at_ = begin;
+    return false;
+  }
+
+  // `a if c else b`; its parts stand in this order.
+  Part choice() {
     if (++depth_ > deepest) return nullptr;
-    Part result = chain({"<=", ">=", "==", "!=", "<", ">"}, [this] { return sum(); });
+    Part result = comparison();
+    if (result && take_word("if")) {
+      Part condition = comparison();
+      Part other = condition && take_word("else") ? choice() : nullptr;
+      if (!other) return nullptr;
+      result = make(Expression::Kind::choice, "if", std::move(result), std::move(condition));
+      result->parts.push_back(std::move(other));
+    }
     --depth_;
     return result;
+  }
+  Part comparison() {
+    return chain({"<=", ">=", "==", "!=", "<", ">"}, [this] { return sum(); });
   }
   Part sum() {
     return chain({"+", "-"}, [this] { return product(); });
@@ -234,7 +257,7 @@ class Parser {
   }
   Part atom() {
     if (take("(")) {
-      Part inner = comparison();
+      Part inner = choice();
       return inner && take(")") ? std::move(inner) : nullptr;
     }
     skip_blanks();
@@ -245,7 +268,7 @@ class Parser {
     }
     while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
-    if (name.empty()) return nullptr;
+    if (name.empty() || name == "if" || name == "else") return nullptr;
     if (at_ < text_.size() && text_[at_] == '(') return call(name);
     return make(Expression::Kind::letter, name);
   }
@@ -254,7 +277,7 @@ class Parser {
     Part result = make(Expression::Kind::call, name);
     if (take(")")) return result;
     do {
-      Part argument = comparison();
+      Part argument = choice();
       if (!argument) return nullptr;
       result->parts.push_back(std::move(argument));
     } while (take(","));
@@ -332,13 +355,14 @@ inline std::optional<double> value_of(const Expression& e, const Values& letters
   }
   if (e.kind == Expression::Kind::call) return value_of_call(e.text, values);
   if (e.kind == Expression::Kind::negative) return -values[0];
+  if (e.kind == Expression::Kind::choice) return values[1] != 0 ? values[0] : values[2];
   return value_of_binary(e.text, values[0], values[1]);
 }
 
 // ---- The text of a formula
 
 // How tightly a text holds together: looser ones are put into parentheses inside tighter ones.
-enum Hold { comparing, adding, multiplying, signing, raising, whole };
+enum Hold { choosing, comparing, adding, multiplying, signing, raising, whole };
 
 struct Written {
   std::string text;
@@ -378,6 +402,10 @@ class Writer {
         return call(e);
       case Expression::Kind::negative:
         return {"-" + write(*e.parts[0]).in_parentheses(raising), signing};
+      case Expression::Kind::choice:
+        return {write(*e.parts[0]).text + " if " + write(*e.parts[1]).text + " else " +
+                    write(*e.parts[2]).text,
+                choosing};
       case Expression::Kind::binary:
         break;
     }
@@ -519,6 +547,12 @@ inline std::vector<std::string> letters_of(std::string_view formula) {
   std::vector<std::string> found;
   if (detail::Part parsed = detail::parse(formula)) detail::collect_letters(*parsed, found);
   return found;
+}
+
+inline bool is_elementwise(std::string_view formula) {
+  std::map<std::string, double, std::less<>> ones;
+  for (const std::string& letter : letters_of(formula)) ones[letter] = 1;
+  return evaluate(formula, ones).has_value();
 }
 
 // ---- Circles ------------------------------------------------------------------------------------

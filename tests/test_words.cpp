@@ -107,6 +107,29 @@ TEST_CASE("a formula has a value where its letters have one") {
   CHECK(words::letters_of("dy * n * a^(n - 1)") == std::vector<std::string>{"dy", "n", "a"});
 }
 
+TEST_CASE("a formula is elementwise if all its functions are known") {
+  CHECK(words::is_elementwise("dy * a^b * log(a)"));
+  CHECK(words::is_elementwise("0 * dy"));
+  CHECK_FALSE(words::is_elementwise("transpose(dy)"));
+  CHECK_FALSE(words::is_elementwise("dy / count(a == y) if a == y else 0"));
+  CHECK_FALSE(words::is_elementwise("dy reshaped back"));
+}
+
+TEST_CASE("a formula may choose between two") {
+  const char* relu = "dy if y > 0 else 0";
+  CHECK(words::pretty(relu) == "dy if y > 0 else 0");
+  CHECK(words::put_in(relu, {{"dy", "2"}, {"y", "3"}}) == "2 if 3 > 0 else 0");
+  CHECK(words::evaluate(relu, {{"dy", 2}, {"y", 3}}) == 2.0);
+  CHECK(words::evaluate(relu, {{"dy", 2}, {"y", -3}}) == 0.0);
+  const char* maximum = "dy if a > b else dy / 2 if a == b else 0";
+  CHECK(words::evaluate(maximum, {{"dy", 2}, {"a", 1}, {"b", 1}}) == 1.0);
+  CHECK(words::evaluate(maximum, {{"dy", 2}, {"a", 0}, {"b", 1}}) == 0.0);
+  CHECK(words::pretty("2 * (a if a >= b else b)") == "2 · (a if a ≥ b else b)");
+  CHECK(words::letters_of("dy at i, else 0").empty());
+  CHECK(words::letters_of("a if").empty());
+  CHECK(words::pretty("a at b") == "a at b");
+}
+
 TEST_CASE("parentheses without an end are refused, not followed into the depth") {
   CHECK(words::letters_of(std::string(100000, '(') + "a").empty());
   CHECK(words::letters_of(std::string(100000, '-') + "a").empty());
@@ -121,6 +144,8 @@ TEST_CASE("a circle shows the symbol, and the numbers written in the code") {
   CHECK(words::circle("pow", "^n", "a^n", {{"a", "distance"}}, {{"n", "3"}}) == "a³");
   CHECK(words::circle("mul", "*", "a * n", {{"a", "x"}}, {{"n", "2"}}) == "×2");
   CHECK(words::circle("sub", "-", "n - a", {{"a", "x"}}, {{"n", "1"}}) == "1 −");
+  CHECK(words::circle("pow_number", "aⁿ", "a^n", {{"a", "x"}}, {{"n", "3"}}) == "x³");
+  CHECK(words::circle("mul_number", "×n", "a * n", {{"a", "x"}}, {{"n", "2"}}) == "×2");
   CHECK(words::circle("tanh", "tanh", "tanh(a)", {{"a", "x"}}, {}) == "tanh");
   CHECK(words::circle("reshape", "", "reshape of a", {{"a", "x"}}, {}) == "reshape");
 }

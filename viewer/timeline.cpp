@@ -475,7 +475,7 @@ struct Timeline::Index {
   }
   const TensorTrack* track(Id tensor) const {
     auto found = tensors.find(tensor);
-    return found == tensors.end() ? nullptr : &found->second;
+    return found == tensors.end() || tensor == 0 ? nullptr : &found->second;
   }
 
   // ---- Reading events
@@ -647,7 +647,7 @@ void Timeline::Index::end_box(const ScopeTrack& scope) {
 }
 
 TensorTrack& Timeline::Index::see(std::size_t i, const Seen& seen) {
-  see_version(i, seen);
+  if (seen.tensor != 0) see_version(i, seen);  // 0: an optional input that was left out
   auto [found, fresh] = tensors.try_emplace(seen.tensor);
   if (fresh) found->second.first = seen;
   if (!seen.name.empty()) found->second.given_name = seen.name;
@@ -957,7 +957,7 @@ EpisodeGraph Timeline::graph(int number) const {
   EpisodeGraph graph;
   std::unordered_set<Id> met;
   const auto meet = [&](const Seen& seen) {
-    if (met.insert(seen.tensor).second) graph.tensors.push_back(seen.tensor);
+    if (seen.tensor != 0 && met.insert(seen.tensor).second) graph.tensors.push_back(seen.tensor);
   };
   for (std::size_t i = episode.event_begin; i < episode.event_end; ++i) {
     if (auto* made = index_->get<Made>(i)) meet(made->tensor);
@@ -1114,6 +1114,23 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
+// What an input of an op receives, as the facts state it. An op with any number of inputs has one
+// text for all.
+std::string_view derivative(const OpFacts* facts, int slot) {
+  if (facts == nullptr || slot < 0) return {};
+  const auto& all = facts->derivatives;
+  if (static_cast<std::size_t>(slot) < all.size()) return all[static_cast<std::size_t>(slot)];
+  return all.size() == 1 ? std::string_view(all[0]) : std::string_view();
+}
+
+// An op's name for readers: "pow_number" is a pow.
+std::string plain_name(const std::string& op) {
+  constexpr std::string_view after = "_number", before = "number_";
+  if (op.ends_with(after)) return op.substr(0, op.size() - after.size());
+  if (op.starts_with(before)) return op.substr(before.size());
+  return op;
+}
+
 std::string input_letter(std::size_t slot) {
   return slot < 3 ? std::string(1, static_cast<char>('a' + slot)) : "";
 }
@@ -1179,7 +1196,7 @@ words::Letters Timeline::Index::numbers_of(const Op& op) const {
 std::string Timeline::Index::expression(std::size_t event, int depth) const {
   const Op& op = owner->op(event);
   const OpFacts* facts = owner->facts(op.op);
-  if (depth == 0) return op.op;
+  if (depth == 0) return plain_name(op.op);
   words::Letters letters = names_of_inputs(op, depth - 1);
   std::string arguments;
   for (const Seen& input : op.inputs)
@@ -1189,7 +1206,7 @@ std::string Timeline::Index::expression(std::size_t event, int depth) const {
     std::string text = words::put_in(facts->formula, letters);
     if (!text.empty()) return text;
   }
-  return op.op + "(" + arguments + ")";
+  return plain_name(op.op) + "(" + arguments + ")";
 }
 
 std::string Timeline::name(Id tensor) const { return index_->name(tensor, deepest_name); }
@@ -1510,6 +1527,9 @@ std::optional<double> Timeline::Index::letter(const Op& op, const Arrived& arriv
     if (slot == op.inputs.size()) return std::nullopt;
     value = owner->value(op.inputs[slot]);
   }
+  // The result of a sum over an axis has elements that belong to no single one of the gradient's.
+  const bool result = name == "dy" || name == "y";
+  if (result && value.count() != 1 && value.shape != arrived.before.shape) return std::nullopt;
   const std::optional<std::size_t> place =
       broadcast_element(element, arrived.before.shape, value.shape);
   if (value.kept != Value::Kept::in_full || !place) return std::nullopt;
@@ -1522,20 +1542,18 @@ std::string Timeline::Index::numbers(std::size_t i, std::optional<std::size_t> e
   auto node = arrived == nullptr ? nodes.end() : nodes.find(arrived->node);
   if (node == nodes.end() || !arrived->folded.empty()) return "";
   const Op& op = owner->op(node->second.op);
-  const OpFacts* facts = owner->facts(op.op);
-  const auto slot = static_cast<std::size_t>(arrived->slot);
-  if (facts == nullptr || slot >= facts->derivatives.size()) return "";
+  const std::string_view formula = derivative(owner->facts(op.op), arrived->slot);
   const std::optional<std::int64_t> count = small_count(arrived->before.shape);
   if (count == 1) element = 0;
   if (!count || !element || *element >= static_cast<std::size_t>(*count)) return "";
   words::Letters letters = numbers_of(op);
-  for (const std::string& name : words::letters_of(facts->derivatives[slot])) {
+  for (const std::string& name : words::letters_of(formula)) {
     if (letters.contains(name)) continue;
     const std::optional<double> value = letter(op, *arrived, i, name, *element);
     if (!value) return "";
     letters[name] = words::number(*value);
   }
-  return words::put_in(facts->derivatives[slot], letters);
+  return words::is_elementwise(formula) ? words::put_in(formula, letters) : "";
 }
 
 Contribution Timeline::Index::row(std::size_t op, int slot, std::int64_t pass) const {
@@ -1544,9 +1562,7 @@ Contribution Timeline::Index::row(std::size_t op, int slot, std::int64_t pass) c
   row.op = op;
   row.slot = slot;
   row.from = owner->describe_op(op);
-  const OpFacts* facts = owner->facts(owner->op(op).op);
-  if (facts != nullptr && static_cast<std::size_t>(slot) < facts->derivatives.size())
-    row.formula = words::pretty(facts->derivatives[static_cast<std::size_t>(slot)]);
+  row.formula = words::pretty(derivative(owner->facts(owner->op(op).op), slot));
   return row;
 }
 
@@ -1621,11 +1637,8 @@ std::vector<Id> Timeline::factors(Cursor cursor) const {
       arrived == nullptr ? std::nullopt : op_of_node(arrived->node);
   if (!event) return {};
   const Op& op = this->op(*event);
-  const OpFacts* facts = this->facts(op.op);
-  const auto slot = static_cast<std::size_t>(arrived->slot);
-  if (facts == nullptr || slot >= facts->derivatives.size()) return {};
   std::vector<Id> found;
-  for (const std::string& letter : words::letters_of(facts->derivatives[slot])) {
+  for (const std::string& letter : words::letters_of(derivative(facts(op.op), arrived->slot))) {
     if (letter == "y" && !op.outputs.empty()) found.push_back(op.outputs[0].tensor);
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
       if (input_letter(i) == letter) found.push_back(op.inputs[i].tensor);
@@ -1712,12 +1725,10 @@ class Sentence {
     const Value given = timeline_.value(arrived.given);
     std::string text = name(arrived.to) + " receives ";
     if (event) {
-      const OpFacts* facts = timeline_.facts(timeline_.op(*event).op);
-      const auto slot = static_cast<std::size_t>(arrived.slot);
-      if (facts != nullptr && slot < facts->derivatives.size())
-        text += words::pretty(facts->derivatives[slot]);
+      const std::string& op = timeline_.op(*event).op;
+      text += words::pretty(derivative(timeline_.facts(op), arrived.slot));
       text += equals(timeline_.edge_numbers(cursor_, *event, arrived.slot), in_prose(given));
-      text += " = " + in_prose(given) + " from " + timeline_.op(*event).op;
+      text += " = " + in_prose(given) + " from " + plain_name(op);
     } else {
       text += in_prose(given);
     }
