@@ -6,8 +6,8 @@
 // ================================================================================================
 //
 // minitensor is tensors, broadcasting and automatic differentiation in one header. It needs nothing
-// but the standard library, it means to be read from top to bottom, and names and rules are those of
-// PyTorch, so that what you learn here is true there.
+// but the standard library, it means to be read from top to bottom, and names and rules are those
+// of PyTorch, so that what you learn here is true there.
 //
 //     #include "minitensor.hpp"
 //     using namespace mt;
@@ -24,8 +24,9 @@
 // was overwritten before its derivative was taken are errors that name the line of *your* file.
 //
 // The letters. In every rule, y is the output and a, b, c are the inputs in their order; dy is the
-// gradient that has arrived at the output, "how the final result changes when y does"; da, db, dc are
-// the gradients to hand on; n is a plain number from the call, i an index that the operation found.
+// gradient that has arrived at the output, "how the final result changes when y does"; da, db, dc
+// are the gradients to hand on; n is a plain number from the call, i an index that the operation
+// found.
 //
 // One operation, whole (it stands in chapter 10, with all the others):
 //
@@ -41,13 +42,16 @@
 //
 // How `a * b` gets to a.grad():
 //
-//   1. The operator computes the product, element by element (chapters 5 to 7), into a new tensor y.
-//   2. If a or b wants a gradient, y gets a *node* (chapter 8). The node points to where a and b came
+//   1. The operator computes the product, element by element (chapters 5 to 7), into a new tensor
+//   y.
+//   2. If a or b wants a gradient, y gets a *node* (chapter 8). The node points to where a and b
+//   came
 //      from, and it saves what the derivatives name: "dy * b" needs b, so b is saved if a wants.
 //   3. y.backward() collects the nodes behind y and visits them by falling number: whoever used a
-//      tensor has a larger number than whoever made it, so a gradient is complete when its node's turn
-//      comes (chapter 9).
-//   4. Mul's rule gives dy * b to a. If a was broadcast, `give` sums that back to a's shape; if a was
+//      tensor has a larger number than whoever made it, so a gradient is complete when its node's
+//      turn comes (chapter 9).
+//   4. Mul's rule gives dy * b to a. If a was broadcast, `give` sums that back to a's shape; if a
+//   was
 //      used elsewhere too, it is added to what came from there.
 //   5. When the turn comes to a itself, a leaf, the sum is added to a.grad(). It is *added*: call
 //      zero_grad() between two steps.
@@ -608,21 +612,22 @@ class First {
 
 using Hook = std::function<Tensor(const Tensor& gradient)>;  // an undefined result: unchanged
 
-// What a handle points to. One record is one tensor, however many handles it has.
-struct Record {
+// What a handle points to: a view, the storage that it looks at, and a place in the graph. One
+// record is one tensor, however many handles it has.
+struct Record : View {
   static void destroy(Record* record);
   static void* operator new(std::size_t bytes) { return take_block(bytes); }
   static void operator delete(void* block) { give_block(block, sizeof(Record)); }
   ~Record();
 
+  // In elements, as are the strides.
+  std::int64_t offset() const { return (data - storage->data) / bytes_of(dtype); }
+
   std::atomic<int> handles{0};
-  DType dtype = float32;
   bool requires_grad = false;  // asked for by the user: a leaf
   bool retains_grad = false;
   Id id = next_id();
   Ref<Storage> storage;
-  std::int64_t offset = 0;  // in elements, as are the strides
-  Shape shape, strides;
 
   Ref<Node> node;    // the operation that made it; null for a leaf and for plain data
   Ref<Record> grad;  // a leaf's gradient; null: none yet
@@ -663,10 +668,10 @@ class [[nodiscard]] Tensor {
   int dim() const { return get().shape.size(); }
   std::int64_t numel() const { return get().shape.numel(); }
   DType dtype() const { return get().dtype; }
-  Device device() const { return get().storage->device; }
+  Device device() const { return get().device; }
   Shape stride() const { return get().strides; }
   std::int64_t stride(Extent axis, Loc loc = Loc::here()) const;
-  std::int64_t storage_offset() const { return get().offset; }
+  std::int64_t storage_offset() const { return get().offset(); }
   bool is_contiguous() const;
   bool is_view() const { return static_cast<bool>(get().base); }
   bool shares_storage_with(const Tensor& other) const;
@@ -709,7 +714,7 @@ class [[nodiscard]] Tensor {
   // anything, takes the gradient's place.
   template <class F>
   void register_hook(F hook, Loc loc = Loc::here()) const;
-  void zero_grad() const;  // lets go of the gradient
+  void zero_grad() const;                                          // lets go of the gradient
   void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;  // a copy of it
   void backward(BackwardOptions options = {}, Loc loc = Loc::here()) const;
   void backward(const Tensor& gradient, BackwardOptions options = {}, Loc loc = Loc::here()) const;
@@ -822,11 +827,7 @@ class [[nodiscard]] Tensor {
     return *record_;
   }
   const Ref<Record>& handle() const { return record_; }
-  View elements() const {
-    const Record& r = get();
-    return {r.storage->data + r.offset * bytes_of(r.dtype), r.dtype, r.shape, r.strides,
-            r.storage->device};
-  }
+  const View& elements() const { return get(); }
   Node* node() const;  // brought up to date if a write through another view has changed it
 
  private:
@@ -950,14 +951,19 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
 void fill(const View& y, Scalar value);
 void copy(const View& y, const View& a);
 
-// A new dense tensor, its elements not initialised.
-inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
+inline Ref<Record> dense_record(const Shape& shape, DType dtype, Ref<Storage> storage) {
   Ref<Record> record = Ref<Record>::make();
+  record->data = storage->data;
+  record->device = storage->device;
   record->dtype = dtype;
   record->shape = shape;
   record->strides = contiguous_strides(shape);
-  record->storage = Storage::make(shape.numel() * bytes_of(dtype), device);
-  return Tensor(std::move(record));
+  record->storage = std::move(storage);
+  return record;
+}
+// A new dense tensor, its elements not initialised.
+inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
+  return Tensor(dense_record(shape, dtype, Storage::make(shape.numel() * bytes_of(dtype), device)));
 }
 
 inline void check_sizes(const Shape& shape, const At& at) {
@@ -1173,12 +1179,9 @@ inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
 inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
                         std::function<void()> let_go = {}, Loc loc = Loc::here()) {
   check_sizes(shape, {"from_blob", loc});
-  Ref<Record> record = Ref<Record>::make();
-  record->dtype = options.dtype.value_or(float32);
-  record->shape = shape;
-  record->strides = contiguous_strides(shape);
-  record->storage =
-      Storage::around(data, shape.numel() * bytes_of(record->dtype), std::move(let_go));
+  const DType dtype = options.dtype.value_or(float32);
+  const std::int64_t bytes = shape.numel() * bytes_of(dtype);
+  Ref<Record> record = dense_record(shape, dtype, Storage::around(data, bytes, std::move(let_go)));
   return end_tensor(Tensor(std::move(record)), options, loc);
 }
 
@@ -1310,8 +1313,10 @@ enum class Style { plain, whole, fixed, scientific };
 // Zero, infinity and NaN look the same in every style, so they do not take part in choosing it.
 template <class T>
 bool has_a_say(T x) {
-  if constexpr (std::is_floating_point_v<T>) return x != 0 && std::isfinite(x);
-  else return true;
+  if constexpr (std::is_floating_point_v<T>)
+    return x != 0 && std::isfinite(x);
+  else
+    return true;
 }
 
 // Floats without a fraction are written so. A wide range, or one far from 1, is scientific.
@@ -1334,8 +1339,10 @@ Style choose_style(const std::vector<T>& numbers) {
 
 template <class T>
 std::string number_text(T x, Style style) {
-  if constexpr (std::is_same_v<T, bool>) return x ? "True" : "False";
-  else if constexpr (std::is_integral_v<T>) return std::to_string(x);
+  if constexpr (std::is_same_v<T, bool>)
+    return x ? "True" : "False";
+  else if constexpr (std::is_integral_v<T>)
+    return std::to_string(x);
   else {
     if (std::isnan(x)) return "nan";  // without its sign, which means nothing
     if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
@@ -2220,10 +2227,10 @@ struct Facts {
   const char* symbol;                           // "×": what is drawn in its circle
   const char* formula;                          // "a * b"
   std::array<const char*, 3> derivatives = {};  // what each input receives: "dy * b", "dy * a"
-  // Names of the plain numbers in a call: a single letter is Given::n, the other words are the entries
-  // of Given::dims in their order, and the last of them stands for all that remain.
+  // Names of the plain numbers in a call: a single letter is Given::n, the other words are the
+  // entries of Given::dims in their order, and the last of them stands for all that remain.
   const char* attributes = "";
-  const char* node = "";        // as PyTorch prints it: "MulBackward0"
+  const char* node = "";  // as PyTorch prints it: "MulBackward0"
 };
 
 // The plain numbers written in a call: `x.pow(3)` has n = 3, `x.sum({0})` has the axes [0].
@@ -2357,12 +2364,9 @@ inline void Node::destroy(Node* node) {
 inline Tensor alias_of(const Tensor& x) {
   const Record& from = x.get();
   Ref<Record> to = Ref<Record>::make();
+  static_cast<View&>(*to) = from;
   to->id = from.id;
-  to->dtype = from.dtype;
   to->storage = from.storage;
-  to->offset = from.offset;
-  to->shape = from.shape;
-  to->strides = from.strides;
   return Tensor(std::move(to));
 }
 
@@ -2390,7 +2394,7 @@ inline void attach_node(const Recipe& recipe, Tensor& y, Inputs inputs, Loc loc,
   unsigned needed = 0;
   for (const Tensor* input : inputs) {
     const Record& x = input->get();
-    Input in{{}, x.id, x.dtype, x.storage->device, x.shape};
+    Input in{{}, x.id, x.dtype, x.device, x.shape};
     if (Node* made_by = input->node())
       in.from.node = Ref<Node>(made_by);
     else if (x.requires_grad)
@@ -2413,8 +2417,8 @@ void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs in
 
 // Every operation ends here. `y` has been computed; if an input wants a gradient, y gets a node,
 // and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
-inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc, const Given& given = {},
-                        const Tensor* index = nullptr) {
+inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc,
+                        const Given& given = {}, const Tensor* index = nullptr) {
   if (current.grad_enabled && is_floating(y.dtype()))
     for (const Tensor* input : inputs)
       if (input->requires_grad()) {
@@ -3046,8 +3050,8 @@ class Constant {
   const View view;
 };
 
-// What an elementwise operation is, apart from its inputs. The functions that follow are the same for
-// all of them, so they are compiled once and not once an operation.
+// What an elementwise operation is, apart from its inputs. The functions that follow are the same
+// for all of them, so they are compiled once and not once an operation.
 struct Elementary {
   const Recipe& recipe;
   void (*map)(const View& y, const View& a);
@@ -3059,8 +3063,8 @@ struct Elementary {
   At at(Loc loc) const { return {recipe.facts->name, loc}; }
 };
 template <class R>
-inline constexpr Elementary one_input = {
-    recipe_of<R>, map<typename R::Formula>, nullptr, R::in_integers, R::makes_bools, false};
+inline constexpr Elementary one_input = {recipe_of<R>,   map<typename R::Formula>, nullptr,
+                                         R::in_integers, R::makes_bools,           false};
 template <class R>
 inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,        zip<typename R::Formula>,
                                           R::in_integers, R::makes_bools, R::number_first};
@@ -3077,10 +3081,15 @@ inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc) {
 inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc loc) {
   check_together(op.at(loc), {&a, &b});
   const DType common = promote(a, b), in = op.in(common);
-  const Tensor x = converted(a, in), z = converted(b, in);
-  Tensor y = fresh(broadcast_shapes(a.get().shape, b.get().shape, op.at(loc)), op.out(common), a.device());
-  const Shape& shape = y.get().shape;
-  op.zip(y.elements(), broadcast_to(x.elements(), shape), broadcast_to(z.elements(), shape));
+  const Shape &left = a.elements().shape, &right = b.elements().shape;
+  Tensor y = fresh(left == right ? left : broadcast_shapes(left, right, op.at(loc)), op.out(common),
+                   a.device());
+  const Shape& shape = y.elements().shape;
+  if (left == right && a.dtype() == in && b.dtype() == in)
+    op.zip(y.elements(), a.elements(), b.elements());
+  else
+    op.zip(y.elements(), broadcast_to(converted(a, in).elements(), shape),
+           broadcast_to(converted(b, in).elements(), shape));
   return record_as(op.recipe, std::move(y), {&a, &b}, loc);
 }
 // y = f(a, n) with a plain number, or f(n, a)
@@ -4132,11 +4141,9 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
       x.node());  // brought up to date first, so that the view starts from the same history
   const Record& from = x.get();
   Ref<Record> to = Ref<Record>::make();
-  to->dtype = from.dtype;
+  static_cast<View&>(*to) = {from.storage->data + offset * bytes_of(from.dtype), from.dtype, shape,
+                             strides, from.device};
   to->storage = from.storage;
-  to->offset = offset;
-  to->shape = shape;
-  to->strides = strides;
   to->base = from.base ? from.base : x.handle();
   to->history = to->base->history;
   return Tensor(std::move(to));
@@ -4594,9 +4601,8 @@ void tell_wrote(const Tensor& x, std::int64_t version_before, const char* by, co
 
 // Would a write to x change what is still to be read of y? Not if both are the same elements.
 inline bool shares_memory(const Tensor& x, const Tensor& y) {
-  return x.shares_storage_with(y) &&
-         !(x.storage_offset() == y.storage_offset() && x.stride() == y.stride() &&
-           x.shape() == y.shape());
+  return x.shares_storage_with(y) && !(x.storage_offset() == y.storage_offset() &&
+                                       x.stride() == y.stride() && x.shape() == y.shape());
 }
 
 // What the in-place operations share: checks, then either the plain write, or, when the graph has
@@ -4730,7 +4736,7 @@ inline void rule::AsStrided::backward() {
   for (int i = 0; i < once.size(); ++i)
     if (window.strides[i] == 0) once[i] = 1;
   const Tensor line = line_like(whole, dy);
-  window_of(line, once, window.strides, window.offset - whole.offset).copy_(fold_to(dy, once));
+  window_of(line, once, window.strides, window.offset() - whole.offset()).copy_(fold_to(dy, once));
   give(0, window_of(line, whole.shape, whole.strides, 0));
 }
 inline void rule::WriteInto::backward() {
@@ -4738,7 +4744,8 @@ inline void rule::WriteInto::backward() {
   const Record &window = view.get(), &whole = base.get();
   const Tensor line = line_like(whole, dy);
   window_of(line, whole.shape, whole.strides, 0).copy_(dy);
-  const Tensor place = window_of(line, window.shape, window.strides, window.offset - whole.offset);
+  const Tensor place =
+      window_of(line, window.shape, window.strides, window.offset() - whole.offset());
   if (wants(1)) give(1, place.clone());
   if (!wants(0)) return;
   place.zero_();
@@ -4937,8 +4944,8 @@ constexpr RandomBlock philox(RandomBlock counter, std::array<std::uint32_t, 2> k
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = 0xD2511F53ull * counter[0];
     const std::uint64_t b = 0xCD9E8D57ull * counter[2];
-    counter = {high_word(b) ^ counter[1] ^ key[0], low_word(b),
-               high_word(a) ^ counter[3] ^ key[1], low_word(a)};
+    counter = {high_word(b) ^ counter[1] ^ key[0], low_word(b), high_word(a) ^ counter[3] ^ key[1],
+               low_word(a)};
     key[0] += 0x9E3779B9;  // the fractions of the golden ratio and of the square root of 3
     key[1] += 0xBB67AE85;
   }
@@ -4982,8 +4989,10 @@ constexpr double unit(std::uint64_t bits) { return static_cast<double>(bits >> 1
 template <class T>
 constexpr auto units(const RandomBlock& bits) {
   const auto pairs = in_pairs(bits);
-  if constexpr (std::is_same_v<T, double>) return std::array{unit(pairs[0]), unit(pairs[1])};
-  else return std::array{unit(bits[0]), unit(bits[1]), unit(bits[2]), unit(bits[3])};
+  if constexpr (std::is_same_v<T, double>)
+    return std::array{unit(pairs[0]), unit(pairs[1])};
+  else
+    return std::array{unit(bits[0]), unit(bits[1]), unit(bits[2]), unit(bits[3])};
 }
 
 // Uniform in [low, high). fma rounds once, on every machine; where it rounds up to `high`, we take
@@ -5025,7 +5034,8 @@ struct Normal {
 class Integers {
  public:
   constexpr Integers(std::int64_t low, std::int64_t high)
-      : low_(static_cast<std::uint64_t>(low)), last_(static_cast<std::uint64_t>(high) - 1 - low_),
+      : low_(static_cast<std::uint64_t>(low)),
+        last_(static_cast<std::uint64_t>(high) - 1 - low_),
         mask_(~std::uint64_t{0} >> std::countl_zero(last_ | 1)) {}
   constexpr std::array<std::int64_t, 2> operator()(const RandomBlock& bits) const {
     return {pick(bits, 0), pick(bits, 1)};
@@ -5131,7 +5141,8 @@ Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const Tens
 inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {
   const DType dtype = options.dtype.value_or(float32);
   if (!is_floating(dtype))
-    fail({op, loc}, std::string("its numbers are floats, not ") + name_of(dtype), "use randint() for integers");
+    fail({op, loc}, std::string("its numbers are floats, not ") + name_of(dtype),
+         "use randint() for integers");
   return dtype;
 }
 // Uniform in [0, 1).
