@@ -862,7 +862,7 @@ class Operand {
   Loc loc;
 };
 
-// ---- What this thread is doing --------------------------------------------------------------------
+// ---- What this thread is doing ------------------------------------------------------------------
 
 class Observer;  // chapter 14
 
@@ -945,7 +945,7 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
   }
 }
 
-// ---- Making tensors -------------------------------------------------------------------------------
+// ---- Making tensors -----------------------------------------------------------------------------
 
 // The verbs used here are defined in chapter 7.
 void fill(const View& y, Scalar value);
@@ -1185,7 +1185,7 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
   return end_tensor(Tensor(std::move(record)), options, loc);
 }
 
-// ---- Asking ---------------------------------------------------------------------------------------
+// ---- Asking -------------------------------------------------------------------------------------
 
 inline std::int64_t Tensor::size(Extent axis, Loc loc) const {
   return get().shape[checked_axis(axis, dim(), {"size", loc})];
@@ -1275,7 +1275,7 @@ inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
   get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<Record>();
 }
 
-// ---- Printing ----------------------------------------------------------------------------------
+// ---- Printing -----------------------------------------------------------------------------------
 //
 // A tensor prints as it does in PyTorch (the rules are those of torch/_tensor_str.py), with one
 // difference: a dtype is called float64, as in our programs, and not torch.float64.
@@ -2435,7 +2435,7 @@ Tensor record(Tensor y, std::initializer_list<const Tensor*> inputs, Loc loc,
   return record_as(recipe_of<Rule>, std::move(y), inputs, loc, given, index);
 }
 
-// ---- Turning the recorder off and on; scopes -----------------------------------------------------
+// ---- Turning the recorder off and on; scopes ----------------------------------------------------
 
 inline bool is_grad_enabled() { return current.grad_enabled; }
 
@@ -2645,7 +2645,7 @@ inline Tensor Rule::saved(char letter) const {
        std::string("its rule asks for ") + letter + ", which its facts do not name");
 }
 
-// ---- Undoing a broadcast -----------------------------------------------------------------------------
+// ---- Undoing a broadcast ------------------------------------------------------------------------
 //
 // Broadcasting copies an element to many places, so its gradient is the sum over those places: the
 // axes that were added or stretched are summed away.
@@ -2663,7 +2663,7 @@ inline Tensor fold_to(const Tensor& gradient, const Shape& shape) {
   return folded.shape() == shape ? folded : folded.reshape(shape);
 }
 
-// ---- The pass -----------------------------------------------------------------------------------------
+// ---- The pass -----------------------------------------------------------------------------------
 
 inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& seeds,
                   const std::vector<Tensor>* asked, const GradOptions& options, Loc loc)
@@ -2896,7 +2896,7 @@ inline void Pass::land(Record& leaf, Tensor gradient) const {
   if (watcher_) tell_landed(watcher_, number_, Tensor(Ref<Record>(&leaf)), before);
 }
 
-// ---- Starting a pass ----------------------------------------------------------------------------------
+// ---- Starting a pass ----------------------------------------------------------------------------
 
 inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at) {
   if (!y.requires_grad())
@@ -2999,7 +2999,7 @@ inline void Record::destroy(Record* record) { delete record; }
 // mathematics as the text in the facts, written with tensors, so that a recorded backward pass
 // gives second derivatives, and a graphics card needs no rules of its own.
 
-// ---- What the boxes share -------------------------------------------------------------------------
+// ---- What the boxes share -----------------------------------------------------------------------
 
 // The type in which two tensors meet: chapter 2's rule, in which a 0-d tensor counts as a number.
 inline DType promote(const Tensor& a, const Tensor& b) {
@@ -3134,7 +3134,7 @@ struct Elementwise : Rule {                    // unless a box says otherwise
   static constexpr bool number_first = false;  // f(n, a) rather than f(a, n)
 };
 
-// ---- Addition -------------------------------------------------------------------------------------
+// ---- Addition -----------------------------------------------------------------------------------
 
 struct Add : Elementwise {
   using Formula = formula::Add;
@@ -3159,7 +3159,7 @@ struct AddNumber : Elementwise {
   void backward() { give(0, dy); }
 };
 
-// ---- Subtraction ----------------------------------------------------------------------------------
+// ---- Subtraction --------------------------------------------------------------------------------
 
 struct Sub : Elementwise {
   using Formula = formula::Sub;
@@ -3195,7 +3195,7 @@ struct NumberSub : Elementwise {
   void backward() { give(0, -dy); }
 };
 
-// ---- Multiplication -------------------------------------------------------------------------------
+// ---- Multiplication -----------------------------------------------------------------------------
 //
 // The product rule: each factor's gradient is dy times the other factor.
 
@@ -3222,7 +3222,7 @@ struct MulNumber : Elementwise {
   void backward() { give(0, dy * n()); }
 };
 
-// ---- Division -------------------------------------------------------------------------------------
+// ---- Division -----------------------------------------------------------------------------------
 
 struct Div : Elementwise {
   using Formula = formula::Div;
@@ -3261,7 +3261,7 @@ struct NumberDiv : Elementwise {
   void backward() { give(0, -dy * n() / (a() * a())); }
 };
 
-// ---- Powers ---------------------------------------------------------------------------------------
+// ---- Powers -------------------------------------------------------------------------------------
 //
 // Two special cases keep NaN out: x^0 is the constant 1, whose gradient is 0 even at x = 0, where
 // n * a^(n - 1) would be 0 * inf; and 0^b is constant for b > 0, where log(a) would be -inf.
@@ -3297,7 +3297,7 @@ struct NumberPow : Elementwise {
   void backward();
 };
 
-// ---- One input, element by element ------------------------------------------------------------------
+// ---- One input, element by element --------------------------------------------------------------
 
 struct Neg : Elementwise {
   using Formula = formula::Neg;
@@ -3424,7 +3424,7 @@ inline void NumberPow::backward() {
   give(0, n() == 0 ? where(y() <= 1, 0, slope) : slope);
 }
 
-// ---- The larger and the smaller of two: equal ones share the gradient -------------------------------
+// ---- The larger and the smaller of two: equal ones share the gradient ---------------------------
 
 struct Maximum : Elementwise {
   using Formula = formula::Maximum;
@@ -3455,7 +3455,7 @@ struct Minimum : Elementwise {
   }
 };
 
-// ---- Comparisons and logic: their results are bools and have no gradient ----------------------------
+// ---- Comparisons and logic: their results are bools and have no gradient ------------------------
 
 template <class F>
 inline constexpr Facts truth_facts = {};
@@ -3501,7 +3501,7 @@ struct TruthNumber : Truth<F> {
       truth_facts<F>.name, truth_facts<F>.symbol, truth_facts<F>.formula, {}, "b"};
 };
 
-// ---- Choosing: the branch not taken gets exactly 0, even where it is NaN ----------------------------
+// ---- Choosing: the branch not taken gets exactly 0, even where it is NaN ------------------------
 
 struct Where : Rule {
   static constexpr Facts facts = {.name = "where",
@@ -3524,7 +3524,7 @@ struct WhereNumber : Rule {  // the inputs: a and the condition b
   void backward() { give(0, where(b(), dy, 0)); }
 };
 
-// ---- Reductions -------------------------------------------------------------------------------------
+// ---- Reductions ---------------------------------------------------------------------------------
 
 // dims holds the axes that were reduced. To go back, a gradient gets them again with size 1, and is
 // read as if it were repeated along them.
@@ -3601,7 +3601,7 @@ struct ArgMax : Rule {
   void backward() {}
 };
 
-// ---- Matrix product ---------------------------------------------------------------------------------
+// ---- Matrix product -----------------------------------------------------------------------------
 //
 // y[i,j] = sum over k of a[i,k] * b[k,j]; leading axes are a batch and broadcast. A vector counts
 // as a row on the left and as a column on the right, and its axis is dropped from the result.
@@ -3616,7 +3616,7 @@ struct MatMul : Rule {
   void backward();
 };
 
-// ---- Views: other numbers, the same memory ----------------------------------------------------------
+// ---- Views: other numbers, the same memory ------------------------------------------------------
 
 struct ShapeOnly : Rule {  // the elements keep their order
   void backward() { give(0, dy.reshape(shape(0))); }
@@ -3702,7 +3702,7 @@ struct Slice : Rule {
   }
 };
 
-// ---- Copies -----------------------------------------------------------------------------------------
+// ---- Copies -------------------------------------------------------------------------------------
 
 struct Clone : Rule {
   static constexpr Facts facts = {.name = "clone",
@@ -3742,7 +3742,7 @@ struct Cat : Rule {
   }
 };
 
-// ---- Gathering, and its mirror image ----------------------------------------------------------------
+// ---- Gathering, and its mirror image ------------------------------------------------------------
 //
 // gather picks elements: y[i][j] = a[i][b[i][j]] along axis 1. An element that is picked twice
 // receives two gradients, so the way back adds them up at the places they came from.
@@ -3766,7 +3766,7 @@ struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
   void backward() { give(0, dy.gather(static_cast<std::int64_t>(n()), b())); }
 };
 
-// ---- Writes -----------------------------------------------------------------------------------------
+// ---- Writes -------------------------------------------------------------------------------------
 //
 // `x.mul_(2)` makes x stand for something new, so x gets the node of the result. A write into a
 // *view* changes its base: the base becomes "what it was, with r written into this window". Both
@@ -3803,7 +3803,7 @@ struct Overwrite : Rule {
 
 }  // namespace rule
 
-// ---- The functions: arithmetic ----------------------------------------------------------------------
+// ---- The functions: arithmetic ------------------------------------------------------------------
 
 inline Tensor operator+(const Operand& a, const Operand& b) {
   return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
@@ -3842,7 +3842,7 @@ inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
   return with_number<rule::NumberPow>(exponent, base, loc);
 }
 
-// ---- One input ----------------------------------------------------------------------------------------
+// ---- One input ----------------------------------------------------------------------------------
 
 inline Tensor Tensor::abs(Loc loc) const { return unary<rule::Abs>(*this, loc); }
 inline Tensor Tensor::sign(Loc loc) const { return unary<rule::Sign>(*this, loc); }
@@ -3862,7 +3862,7 @@ inline Tensor Tensor::minimum(const Tensor& other, Loc loc) const {
   return binary<rule::Minimum>(*this, other, loc);
 }
 
-// ---- Comparisons and logic ------------------------------------------------------------------------------
+// ---- Comparisons and logic ----------------------------------------------------------------------
 
 template <class F, class Mirrored>
 Tensor compare(const Operand& a, const Operand& b) {
@@ -3908,7 +3908,7 @@ inline Tensor operator~(const Operand& a) {
   return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
 }
 
-// ---- Choosing -------------------------------------------------------------------------------------------
+// ---- Choosing -----------------------------------------------------------------------------------
 
 // Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
 inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
@@ -3950,7 +3950,7 @@ inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b)
   return where(condition, full({}, a.number), b.number);
 }
 
-// ---- Reductions -----------------------------------------------------------------------------------------
+// ---- Reductions ---------------------------------------------------------------------------------
 
 // The axes of a reduction, counted from the front, in order; none given means all of them.
 inline Shape checked_axes(const Dims& axes, int dims, const At& at) {
@@ -4060,7 +4060,7 @@ inline Tensor Tensor::argmax(Extent axis, ReduceOptions options, Loc loc) const 
                               {0, {checked_axis(axis, dim(), {"argmax", loc})}});
 }
 
-// ---- Matrix product -------------------------------------------------------------------------------------
+// ---- Matrix product -----------------------------------------------------------------------------
 
 // [n, k] x [k, m] -> [n, m]; [k] counts as [1, k] on the left and as [k, 1] on the right, and that
 // axis is dropped again; leading axes broadcast: [b, n, k] x [k, m] -> [b, n, m].
@@ -4133,7 +4133,7 @@ inline void rule::MatMul::backward() {
   }
 }
 
-// ---- Views ------------------------------------------------------------------------------------------------
+// ---- Views --------------------------------------------------------------------------------------
 
 inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
                       std::int64_t offset) {
@@ -4320,7 +4320,7 @@ inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
                                  {0, {i}});
 }
 
-// ---- Indexing -----------------------------------------------------------------------------------------
+// ---- Indexing -----------------------------------------------------------------------------------
 
 inline Tensor Tensor::select(Extent axis, Extent index, Loc loc) const {
   const At at{"select", loc};
@@ -4399,7 +4399,7 @@ class Tensor::Rows {  // for (Tensor row : x)
 inline Tensor::Rows Tensor::begin() const { return {*this, 0}; }
 inline Tensor::Rows Tensor::end() const { return {*this, size(0)}; }
 
-// ---- Copies and kinds ---------------------------------------------------------------------------------
+// ---- Copies and kinds ---------------------------------------------------------------------------
 
 inline Tensor Tensor::clone(Loc loc) const {
   check_together({"clone", loc}, {this});
@@ -4475,7 +4475,7 @@ inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc
   return titled("StackBackward0", cat(rows, axis));
 }
 
-// ---- Gather -------------------------------------------------------------------------------------------
+// ---- Gather -------------------------------------------------------------------------------------
 
 inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
   if (index.dtype() != int64)
@@ -4521,7 +4521,7 @@ inline void rule::ExtremeAlong::backward() {
   give(0, scatter_new(dy.reshape(kept), index().reshape(kept), whole, axis));
 }
 
-// ---- In place -----------------------------------------------------------------------------------------
+// ---- In place -----------------------------------------------------------------------------------
 //
 // A write changes memory that others may look at. So the storage counts it, and three kinds of
 // tensor refuse before anything has changed: a leaf that requires grad, a view of one, and an
@@ -4752,7 +4752,7 @@ inline void rule::WriteInto::backward() {
   give(0, window_of(line, whole.shape, whole.strides, 0));
 }
 
-// ---- The same, as functions -----------------------------------------------------------------------------
+// ---- The same, as functions ---------------------------------------------------------------------
 
 inline Tensor neg(const Tensor& x, Loc loc = Loc::here()) { return x.neg(loc); }
 inline Tensor abs(const Tensor& x, Loc loc = Loc::here()) { return x.abs(loc); }
@@ -5122,7 +5122,7 @@ inline void fill_permutation(const View& y, Generator& generator) {
   });
 }
 
-// ---- Random tensors -----------------------------------------------------------------------------------
+// ---- Random tensors -----------------------------------------------------------------------------
 
 inline constinit thread_local Generator default_generator;
 // The numbers that follow are those of this seed, on every machine.
@@ -5287,7 +5287,7 @@ inline bool gradgradcheck(const Function& f, const std::vector<Tensor>& inputs,
   return gradcheck(gradient, inputs, options, loc);
 }
 
-// ---- Anomaly mode ---------------------------------------------------------------------------------------
+// ---- Anomaly mode -------------------------------------------------------------------------------
 
 class AnomalyMode {  // while it lives, a pass stops at the first gradient that is NaN
  public:
@@ -5415,7 +5415,7 @@ inline void tell_landed(Observer* watcher, std::int64_t number, const Tensor& le
   tell(watcher, &Observer::landed, number, leaf, before, leaf.grad());
 }
 
-// ---- The finished graph as a picture --------------------------------------------------------------------
+// ---- The finished graph as a picture ------------------------------------------------------------
 
 // What led to a tensor: its nodes and leaves by rising number, so that an arrow points from an
 // earlier box to a later one.
@@ -5505,7 +5505,7 @@ inline std::string to_dot(const Graph& g) {
   return out + "}\n";
 }
 
-// ---- Printing -------------------------------------------------------------------------------------------
+// ---- Printing -----------------------------------------------------------------------------------
 
 inline std::string to_string(const Tensor& x) {
   if (!x.defined()) return "tensor(undefined)";
