@@ -1,0 +1,660 @@
+// Recording and going backwards: what a pass computes, what it leaves behind, and what it refuses.
+#include <pthread.h>
+
+#include "tests/tensors.hpp"
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+// Counts what a pass does.
+class Counter : public Observer {
+ public:
+  Counter() : before_(observe(this)) {}
+  ~Counter() override { observe(before_); }
+  void arrived(std::int64_t, const Node&, int, const Tensor&, const Shape&,
+               const Tensor&) override {
+    ++arrivals;
+  }
+  void landed(std::int64_t, const Tensor&, const Tensor&, const Tensor&) override { ++landings; }
+  int arrivals = 0, landings = 0;
+
+ private:
+  Observer* before_;
+};
+
+// ---- What a pass computes -----------------------------------------------------------------------
+
+TEST_CASE("the chain rule of lesson 05 gives 7 and 29") {
+  const Tensor x = leaf(2.0), y = leaf(3.0);
+  const Tensor z = x.pow(2) + y.pow(3) + x * y;
+  CHECK(z.item() == 37);
+  z.backward();
+  CHECK(x.grad().item() == 7);
+  CHECK(y.grad().item() == 29);
+}
+
+TEST_CASE("a tensor used twice receives the sum of both gradients") {
+  const Tensor x = leaf(3.0);
+  (x * x + x).backward();
+  CHECK(x.grad().item() == 7);
+}
+
+TEST_CASE("a gradient arrives once for each place in which a tensor is used") {
+  const Tensor x = leaf(3.0);
+  const Tensor y = x * x;
+  Counter counter;
+  y.backward();
+  CHECK(counter.arrivals == 2);
+  CHECK(counter.landings == 1);
+}
+
+TEST_CASE("a leaf's gradient accumulates over passes until it is let go") {
+  const Tensor x = leaf({1., 2.});
+  (x * x).sum().backward();
+  CHECK(values(x.grad()) == Values{2, 4});
+  (x * 3).sum().backward();
+  CHECK(values(x.grad()) == Values{5, 7});
+  x.zero_grad();
+  CHECK_FALSE(x.grad().defined());
+  (x * 3).sum().backward();
+  CHECK(values(x.grad()) == Values{3, 3});
+}
+
+TEST_CASE("backward on a leaf gives it the gradient 1") {
+  const Tensor x = leaf(5.0);
+  x.backward();
+  CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("a seed weights the outputs") {
+  const Tensor x = leaf({1., 2., 3.});
+  (x * x).backward(tensor({1., 10., 100.}));
+  CHECK(values(x.grad()) == Values{2, 40, 600});
+}
+
+TEST_CASE("tensors that do not require grad get none") {
+  const Tensor x = leaf(2.0), w = tensor(3.0);
+  const Tensor y = x * w;
+  y.backward();
+  CHECK(x.grad().item() == 3);
+  CHECK_FALSE(w.grad().defined());
+  CHECK_FALSE(y.grad().defined());
+}
+
+TEST_CASE("an operation on plain data leaves no node") {
+  const Tensor y = tensor(2.0) * 3 + 1;
+  CHECK_FALSE(y.requires_grad());
+  CHECK(y.is_leaf());
+  CHECK(y.grad_fn() == nullptr);
+  CHECK(live_nodes() == 0);
+}
+
+TEST_CASE("a node knows its name, its inputs and the line it was written on") {
+  const Tensor x = leaf(2.0), w = leaf(3.0);
+  const Tensor y = x * w;
+  const int line = __LINE__ - 1;
+  REQUIRE(y.grad_fn() != nullptr);
+  CHECK(std::string(y.grad_fn()->name()) == "MulBackward0");
+  CHECK(y.grad_fn()->input_count() == 2);
+  CHECK(y.grad_fn()->input_id(0) == x.id());
+  CHECK(y.grad_fn()->input_id(1) == w.id());
+  CHECK(y.grad_fn()->line().line() == line);
+  CHECK(std::string(y.grad_fn()->line().file()) == "test_autograd.cpp");
+}
+
+TEST_CASE("an operation saves only what the derivatives that it owes need") {
+  const Tensor x = leaf(2.0), w = tensor(3.0);
+  const Tensor only_x = x * w;
+  REQUIRE(only_x.grad_fn()->saved.size() == 1);
+  CHECK(only_x.grad_fn()->saved[0].letter == 'b');
+  CHECK((x + w).grad_fn()->saved.empty());
+  CHECK(x.exp().grad_fn()->saved[0].letter == 'y');
+}
+
+TEST_CASE("a power whose exponent alone requires grad has a gradient") {
+  const Tensor n = leaf({3.0, 0.5});
+  tensor({2.0, 4.0}).pow(n).sum().backward();
+  CHECK(difference(n.grad(), tensor({8 * std::log(2.0), 2 * std::log(4.0)}), 1e-6) == "");
+  const Tensor base = leaf({2.0, 4.0});
+  base.pow(tensor({3.0, 0.5})).sum().backward();
+  CHECK(difference(base.grad(), tensor({12.0, 0.25}), 1e-6) == "");
+}
+
+TEST_CASE("gradients have the dtype and the shape of the tensor they belong to") {
+  const Tensor x = leaf({1., 2.}), y = leaf({{3.}, {4.}}, float64);
+  (x * y).sum().backward();
+  CHECK(difference(x.grad(), tensor({7., 7.})) == "");
+  CHECK(difference(y.grad(), tensor({{3.}, {3.}}, {.dtype = float64})) == "");
+}
+
+// ---- Long and wide graphs -----------------------------------------------------------------------
+
+// Runs f on a stack of 256 KiB, where a call nested once a node would not get far.
+void on_a_small_stack(void (*f)()) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  REQUIRE(pthread_attr_init(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, 256 << 10) == 0);
+  auto run = [](void* function) -> void* {
+    reinterpret_cast<void (*)()>(function)();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, reinterpret_cast<void*>(f)) == 0);
+  REQUIRE(pthread_join(thread, nullptr) == 0);
+  CHECK(live_nodes() == 0);
+}
+
+TEST_CASE("a million additions are built, differentiated and freed on a small stack") {
+  on_a_small_stack([] {
+    const Tensor x = leaf(0.0);
+    Tensor y = x;
+    for (int i = 0; i < 1'000'000; ++i) y = y + x;
+    CHECK(live_nodes() == 1'000'000);
+    y.backward();
+    CHECK(x.grad().item() == 1'000'001);
+  });
+}
+
+TEST_CASE("a long chain that nobody differentiated is freed on a small stack") {
+  on_a_small_stack([] {
+    Tensor y = leaf(1.0);
+    for (int i = 0; i < 300'000; ++i) y = y * 1.0;
+  });
+}
+
+TEST_CASE("a long chain that a pass has retained is freed on a small stack") {
+  on_a_small_stack([] {
+    const Tensor x = leaf(1.0);
+    Tensor y = x;
+    for (int i = 0; i < 300'000; ++i) y = y * x;
+    y.backward({.retain_graph = true});
+    CHECK(live_nodes() == 300'000);
+  });
+}
+
+TEST_CASE("a long chain that an exception leaves half built is freed on a small stack") {
+  on_a_small_stack([] {
+    CHECK_THROWS_AS(
+        [] {
+          Tensor y = leaf({1., 2.});
+          for (int i = 0; i < 300'000; ++i) y = y * 1.0;
+          y = y + tensor({1., 2., 3.});
+        }(),
+        Error);
+  });
+}
+
+TEST_CASE("a long chain of writes in place is differentiated and freed on a small stack") {
+  on_a_small_stack([] {
+    const Tensor y = leaf({1., 2.}) * 1, x = leaf(1.0);
+    for (int i = 0; i < 100'000; ++i) y[0] += x;
+    y.sum().backward();
+    CHECK(x.grad().item() == 100'000);
+  });
+}
+
+TEST_CASE("a long chain of second derivatives is freed on a small stack") {
+  on_a_small_stack([] {
+    const Tensor x = leaf(1.0);
+    Tensor y = x;
+    for (int i = 0; i < 20'000; ++i) y = y * x;
+    const Tensor first = grad(y, x, {.create_graph = true})[0];
+    CHECK(first.item() == 20'001);
+  });
+}
+
+TEST_CASE("a long chain is drawn on a small stack") {
+  on_a_small_stack([] {
+    Tensor y = leaf(1.0);
+    for (int i = 0; i < 100'000; ++i) y = y + 1;
+    CHECK(graph(y).boxes.size() == 100'001);
+  });
+}
+
+TEST_CASE("a ladder of sixty doublings takes a linear number of backward steps") {
+  const Tensor x = leaf(1.0);
+  Tensor h = x;
+  for (int i = 0; i < 60; ++i) h = h + h;
+  Counter counter;
+  h.backward();
+  CHECK(counter.arrivals == 2 * 60);
+  CHECK(x.grad().item() == std::pow(2.0, 60));
+}
+
+// ---- Storage of gradients -----------------------------------------------------------------------
+
+TEST_CASE("no two leaves share the storage of their gradients") {
+  const Tensor x = leaf({1., 2.}), y = leaf({3., 4.});
+  (x + y).backward(ones({2}));
+  CHECK_FALSE(x.grad().shares_storage_with(y.grad()));
+  x.grad().mul_(10);
+  CHECK(values(y.grad()) == Values{1, 1});
+}
+
+TEST_CASE("a gradient shares no storage with the seed, the values, or another gradient's sum") {
+  const Tensor seed = ones({2}), x = leaf({1., 2.});
+  const Tensor y = x + 0;
+  y.retain_grad();
+  const Tensor view = x.view({2, 1}).view({2});
+  (y + view).backward(seed);
+  for (const Tensor& other : {seed, x, y, y.grad()})
+    CHECK_FALSE(x.grad().shares_storage_with(other));
+  CHECK_FALSE(y.grad().shares_storage_with(seed));
+  x.grad().zero_();
+  CHECK(values(seed) == Values{1, 1});
+  CHECK(values(y.grad()) == Values{1, 1});
+}
+
+TEST_CASE("a gradient is dense even where it came as a repeated number") {
+  const Tensor x = leaf({{1., 2.}, {3., 4.}});
+  x.sum().backward();
+  CHECK(x.grad().is_contiguous());
+  x.grad().mul_(2);
+  CHECK(values(x.grad()) == Values{2, 2, 2, 2});
+}
+
+TEST_CASE("a gradient set by hand is a copy, and a pass adds to it") {
+  const Tensor x = leaf({1., 2.}), g = tensor(5.0).expand({2});
+  x.set_grad(g);
+  (x * 2).sum().backward();
+  CHECK(values(x.grad()) == Values{7, 7});
+  CHECK(values(g) == Values{5, 5});
+  x.set_grad(Tensor());
+  CHECK_FALSE(x.grad().defined());
+}
+
+// ---- A second pass ------------------------------------------------------------------------------
+
+TEST_CASE("a second pass is refused, and the sentence says how to allow it") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = x * x;
+  const std::string line = std::to_string(__LINE__ - 1);
+  const Tensor z = y.sum();
+  z.backward();
+  CHECK(error_of([&] { z.backward(); }) ==
+        "backward: an earlier pass has used up this graph (what mul of test_autograd.cpp:" + line +
+            " had saved is gone) at HERE. Hint: write backward({.retain_graph = true}) the first "
+            "time");
+  CHECK(values(x.grad()) == Values{2, 4});
+}
+
+TEST_CASE("a second pass is refused before any gradient has changed") {
+  const Tensor x = leaf(2.0);
+  const Tensor y = x * x;
+  const Tensor late = leaf(1.0);  // younger than y, so its turn comes before that of y
+  const Tensor z = y + late;
+  z.backward();
+  CHECK(refused([&] { z.backward(); }));
+  CHECK(late.grad().item() == 1);
+  CHECK(x.grad().item() == 4);
+}
+
+TEST_CASE("a graph in which nothing was saved can be used again") {
+  const Tensor x = leaf(2.0);
+  const Tensor y = x + 1;
+  y.backward();
+  y.backward();
+  CHECK(x.grad().item() == 2);
+}
+
+TEST_CASE("retain_graph keeps a graph for another pass") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = (x * x).sum();
+  y.backward({.retain_graph = true});
+  y.backward();
+  CHECK(values(x.grad()) == Values{4, 8});
+  CHECK(refused([&] { y.backward(); }));
+}
+
+TEST_CASE("a pass through one branch leaves the other branch usable") {
+  const Tensor x = leaf(2.0);
+  const Tensor a = x * x, b = x.exp();
+  a.backward();
+  b.backward();
+  CHECK(x.grad().item() == Approx(4 + std::exp(2.0)));
+}
+
+// ---- Second derivatives -------------------------------------------------------------------------
+
+TEST_CASE("create_graph makes the gradient of a gradient") {
+  const Tensor x = leaf(2.0, float64);
+  const Tensor y = x.pow(3);
+  const Tensor first = grad(y, x, {.create_graph = true})[0];
+  CHECK(first.item() == 12);
+  const Tensor second = grad(first, x, {.create_graph = true})[0];
+  CHECK(second.item() == 12);
+  CHECK(grad(second, x)[0].item() == 6);
+}
+
+TEST_CASE("backward with create_graph leaves gradients with a history, whatever way they came") {
+  const std::vector<std::function<Tensor(const Tensor&)>> ways = {
+      [](const Tensor& x) { return x; },
+      [](const Tensor& x) {
+        return x.reshape({2, 2});
+      },
+      [](const Tensor& x) {
+        return x.view({2, 2}).t();
+      },
+      [](const Tensor& x) { return x.unsqueeze(1).squeeze(1); },
+      [](const Tensor& x) {
+        return cat({x.slice(0, 0, 1), x.slice(0, 1)});
+      },
+      [](const Tensor& x) { return x + 0; },
+  };
+  for (const auto& way : ways) {
+    const Tensor x = leaf({1., 2., 3., 4.}, float64);
+    way(x).exp().sum().backward({.create_graph = true});
+    const Tensor first = x.grad();
+    CHECK(first.requires_grad());
+    CHECK(difference(first.detach(), x.detach().exp(), 1e-12) == "");
+    x.zero_grad();
+    first.sum().backward();
+    CHECK(difference(x.grad(), x.detach().exp(), 1e-12) == "");
+  }
+}
+
+TEST_CASE("with create_graph gradients add up without losing their history") {
+  const Tensor x = leaf(3.0, float64);
+  x.pow(2).backward({.create_graph = true});
+  x.pow(3).backward({.create_graph = true});
+  const Tensor first = x.grad();
+  CHECK(first.item() == 6 + 27);
+  x.zero_grad();
+  first.backward();
+  CHECK(x.grad().item() == 2 + 18);
+}
+
+TEST_CASE("without create_graph a gradient has no history") {
+  const Tensor x = leaf(3.0);
+  x.pow(2).backward();
+  CHECK_FALSE(x.grad().requires_grad());
+  CHECK_FALSE(grad(x.pow(2), x)[0].requires_grad());
+}
+
+TEST_CASE("a gradient with history and its leaf hold each other until the gradient is let go") {
+  {
+    const Tensor x = leaf(3.0);
+    x.pow(2).backward({.create_graph = true});
+    CHECK(live_nodes() > 0);
+    x.zero_grad();
+  }
+  CHECK(live_nodes() == 0);
+}
+
+TEST_CASE("what was told under create_graph is enough to follow the second pass") {
+  // Every node that the second pass meets belongs to an operation that the observer has seen.
+  struct Witness : Observer {
+    void op(const Node* node, const Facts&, const Given&, std::span<const Tensor* const>,
+            std::span<const Tensor>, Loc) override {
+      if (node) made.push_back(node->id());
+    }
+    void arrived(std::int64_t, const Node& node, int, const Tensor&, const Shape&,
+                 const Tensor&) override {
+      if (std::find(made.begin(), made.end(), node.id()) == made.end()) ++strangers;
+    }
+    std::vector<Id> made;
+    int strangers = 0;
+  } witness;
+  Observer* const before = observe(&witness);
+  const Tensor x = leaf(2.0), w = leaf(3.0);
+  const Tensor y = x * x * w + x;
+  const Tensor first = grad(y, x, {.create_graph = true})[0];
+  first.backward();
+  observe(before);
+  CHECK(witness.strangers == 0);
+}
+
+// ---- grad() -------------------------------------------------------------------------------------
+
+TEST_CASE("grad returns gradients and leaves those of the leaves alone") {
+  const Tensor x = leaf(2.0), y = leaf(3.0);
+  const std::vector<Tensor> g = grad(x * y, {x, y});
+  CHECK(g[0].item() == 3);
+  CHECK(g[1].item() == 2);
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("grad goes to a tensor in the middle of a graph and no further") {
+  const Tensor x = leaf(2.0);
+  const Tensor h = x * 3, y = h * h;
+  Counter counter;
+  CHECK(grad(y, h)[0].item() == 12);
+  CHECK(counter.arrivals == 2);
+}
+
+TEST_CASE("grad computes only what lies between the output and the inputs") {
+  const Tensor x = leaf(2.0), w = leaf(5.0);
+  const Tensor y = x.exp() * w;
+  Counter counter;
+  CHECK(grad(y, w)[0].item() == Approx(std::exp(2.0)));
+  CHECK(counter.arrivals == 1);
+}
+
+TEST_CASE("grad of several outputs is the gradient of their sum, weighted by grad_outputs") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor a = x * 2, b = x.sum();
+  const Tensor g = grad({a, b}, {x}, {.grad_outputs = {tensor({1., 10.}), Tensor()}})[0];
+  CHECK(values(g) == Values{3, 21});
+  CHECK(values(grad({b, b}, {x})[0]) == Values{2, 2});
+}
+
+TEST_CASE("an input that was not used is an error, or undefined where that is allowed") {
+  const Tensor x = leaf(2.0), unused = leaf(1.0);
+  CHECK(error_of([&] { return grad(x * x, unused); }) ==
+        "grad: input 0 was not used to compute the output at HERE. Hint: with "
+        "{.allow_unused = true} its gradient is undefined instead");
+  const std::vector<Tensor> g = grad(x * x, {x, unused}, {.allow_unused = true});
+  CHECK(g[0].item() == 4);
+  CHECK_FALSE(g[1].defined());
+}
+
+TEST_CASE("grad of a tensor with respect to itself is 1") {
+  const Tensor x = leaf(2.0);
+  const Tensor y = x * x;
+  CHECK(grad(y, y)[0].item() == 1);
+  CHECK(grad(x, x)[0].item() == 1);
+}
+
+// ---- Retained gradients and hooks ---------------------------------------------------------------
+
+TEST_CASE("a tensor in the middle keeps its gradient only if asked to") {
+  const Tensor x = leaf(2.0);
+  const Tensor h = x * 3, kept = h * h;
+  kept.retain_grad();
+  (kept * 5).backward();
+  CHECK_FALSE(h.grad().defined());
+  CHECK(kept.grad().item() == 5);
+  CHECK(kept.retains_grad());
+}
+
+TEST_CASE("a retained gradient accumulates over passes") {
+  const Tensor x = leaf(2.0);
+  const Tensor h = x * 3;
+  h.retain_grad();
+  const Tensor y = h * h;
+  y.backward({.retain_graph = true});
+  y.backward();
+  CHECK(h.grad().item() == 24);
+}
+
+TEST_CASE("a tensor may die before the pass that would have retained its gradient") {
+  const Tensor x = leaf(2.0);
+  Tensor y;
+  {
+    const Tensor h = x * 3;
+    h.retain_grad();
+    y = h * h;
+  }
+  y.backward();
+  CHECK(x.grad().item() == 36);
+}
+
+TEST_CASE("a hook fires once, sees the whole gradient and may replace it") {
+  const Tensor x = leaf(2.0);
+  const Tensor h = x * 3;
+  std::vector<double> seen;
+  h.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return g * 10;
+  });
+  (h + h * 2).backward();
+  CHECK(seen == std::vector<double>{3});
+  CHECK(x.grad().item() == 90);
+}
+
+TEST_CASE("hooks run in the order of their registration, and one that returns nothing only looks") {
+  const Tensor x = leaf(2.0);
+  std::vector<double> seen;
+  x.register_hook([&](const Tensor& g) { seen.push_back(g.item()); });
+  x.register_hook([](const Tensor& g) { return g + 1; });
+  x.register_hook([&](const Tensor& g) { seen.push_back(g.item()); });
+  (x * 5).backward();
+  CHECK(seen == std::vector<double>{5, 6});
+  CHECK(x.grad().item() == 6);
+}
+
+TEST_CASE("a hook on a leaf sees the contributions of one pass, not what there was before") {
+  const Tensor x = leaf(2.0);
+  (x * 5).backward();
+  double seen = 0;
+  x.register_hook([&](const Tensor& g) { seen = g.item(); });
+  (x * x + x).backward();
+  CHECK(seen == 5);
+  CHECK(x.grad().item() == 10);
+}
+
+TEST_CASE("a hook may register another one, which runs from the next pass on") {
+  const Tensor x = leaf(2.0);
+  int calls = 0;
+  x.register_hook([&](const Tensor&) { x.register_hook([&](const Tensor&) { ++calls; }); });
+  (x * 5).backward();
+  CHECK(calls == 0);
+  (x * 5).backward();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("a hook may not change the shape or the dtype of a gradient") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = x * 2;
+  y.register_hook([](const Tensor& g) { return g.sum(); });
+  CHECK(error_of([&] { y.sum().backward(); }) ==
+        "hook: it has turned a gradient float32 [2] into float32 [] at HERE.");
+  x.register_hook([](const Tensor& g) { return g.to(float64); });
+  CHECK(error_of([&] { (x * 2).sum().backward(); }) ==
+        "hook: it has turned a gradient float32 [2] into float64 [2] at HERE.");
+}
+
+TEST_CASE("a hook that holds other tensors lets go of them with its tensor") {
+  {
+    const Tensor x = leaf(2.0), w = leaf(3.0);
+    const Tensor h = w * 2;
+    x.register_hook([h](const Tensor& g) { return g * h.detach(); });
+    (x * 1).backward();
+    CHECK(x.grad().item() == 6);
+  }
+  CHECK(live_nodes() == 0);
+}
+
+// ---- Grad mode ----------------------------------------------------------------------------------
+
+TEST_CASE("NoGrad records nothing, and EnableGrad inside it records again") {
+  const Tensor x = leaf(2.0);
+  NoGrad guard;
+  CHECK_FALSE(is_grad_enabled());
+  CHECK_FALSE((x * 2).requires_grad());
+  {
+    EnableGrad inner;
+    CHECK(is_grad_enabled());
+    CHECK((x * 2).requires_grad());
+  }
+  CHECK_FALSE(is_grad_enabled());
+}
+
+TEST_CASE("grad mode is restored when an exception leaves its block") {
+  try {
+    NoGrad guard;
+    EnableGrad inner;
+    throw 1;
+  } catch (int) {
+  }
+  CHECK(is_grad_enabled());
+}
+
+TEST_CASE("a recorded pass restores grad mode when it fails") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = x * x;
+  y.register_hook([](const Tensor&) -> Tensor { throw 1; });
+  CHECK_THROWS(y.sum().backward());
+  CHECK(is_grad_enabled());
+}
+
+TEST_CASE("backward works inside NoGrad") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = (x * x).sum();
+  NoGrad guard;
+  y.backward();
+  CHECK(values(x.grad()) == Values{2, 4});
+}
+
+// ---- Leaves -------------------------------------------------------------------------------------
+
+TEST_CASE("detach shares the memory and cuts the history") {
+  const Tensor x = leaf(3.0);
+  const Tensor y = x * 2, d = y.detach();
+  CHECK(d.shares_storage_with(y));
+  CHECK_FALSE(d.requires_grad());
+  CHECK(d.is_leaf());
+  (x * x.detach()).backward();
+  CHECK(x.grad().item() == 3);
+}
+
+TEST_CASE("requires_grad_ turns recording on and off on leaves only") {
+  const Tensor x = tensor(3.0).requires_grad_();
+  CHECK(x.requires_grad());
+  const Tensor y = x * 2;
+  CHECK(y.requires_grad_().requires_grad());
+  CHECK(error_of([&] { return y.requires_grad_(false); }) ==
+        "requires_grad_: this tensor was computed, it is not a leaf at HERE. Hint: use detach() "
+        "to cut it off");
+  x.requires_grad_(false);
+  CHECK_FALSE((x * 2).requires_grad());
+}
+
+TEST_CASE("losses added without detach keep their graphs, with it they do not") {
+  const Tensor w = leaf(1.0);
+  auto loss = [&] { return ((w * 2 - 1).pow(2)).sum(); };
+  double plain = 0;
+  Tensor detached = tensor(0.0), kept = tensor(0.0);
+  for (int i = 0; i < 10; ++i) plain += loss().item();
+  CHECK(live_nodes() == 0);
+  for (int i = 0; i < 10; ++i) detached = detached + loss().detach();
+  CHECK(live_nodes() == 0);
+  for (int i = 0; i < 10; ++i) kept = kept + loss();
+  CHECK(live_nodes() == 10 * 5);
+  kept = Tensor();
+  CHECK(live_nodes() == 0);
+}
+
+TEST_CASE("a pass through comparisons and integers has nothing to do") {
+  const Tensor x = leaf({1., 5.});
+  CHECK_FALSE((x > 2).requires_grad());
+  CHECK_FALSE(x.to(int64).requires_grad());
+  CHECK_FALSE(x.argmax(0).requires_grad());
+}
+
+// ---- Anomaly mode -------------------------------------------------------------------------------
+
+TEST_CASE("anomaly mode names the operation that made the first NaN") {
+  const Tensor x = leaf({2., 5.});
+  const Tensor y = (x - 2).pow(2);
+  const std::string line = std::to_string(__LINE__ - 1);
+  const Tensor z = y.sqrt().sum();
+  AnomalyMode guard;
+  CHECK(error_of([&] { z.backward(); }) ==
+        "pow_number: the gradient that it gives to input 0 is NaN at test_autograd.cpp:" + line +
+            ". Hint: its rule is dy * n * a^(n - 1)");
+}
+
+}  // namespace
