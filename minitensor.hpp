@@ -733,24 +733,28 @@ class [[nodiscard]] Tensor {
 
   // ---- Shape ----
   Tensor view(Shape shape, Loc loc = Loc::here()) const;
-  template <Integer... T>
-  requires(sizeof...(T) > 0) Tensor view(First first, T... rest)
-  const { return view(first.with(rest...), first.loc); }
+  template <Integer Second, Integer... T>
+  Tensor view(First first, Second second, T... rest) const {
+    return view(first.with(second, rest...), first.loc);
+  }
   Tensor reshape(Shape shape, Loc loc = Loc::here()) const;
-  template <Integer... T>
-  requires(sizeof...(T) > 0) Tensor reshape(First first, T... rest)
-  const { return reshape(first.with(rest...), first.loc); }
+  template <Integer Second, Integer... T>
+  Tensor reshape(First first, Second second, T... rest) const {
+    return reshape(first.with(second, rest...), first.loc);
+  }
   Tensor flatten(Extent from = 0, Extent to = -1, Loc loc = Loc::here()) const;
   Tensor transpose(Extent axis, Extent other, Loc loc = Loc::here()) const;
   Tensor t(Loc loc = Loc::here()) const;
   Tensor permute(Dims axes, Loc loc = Loc::here()) const;
-  template <Integer... T>
-  requires(sizeof...(T) > 0) Tensor permute(First first, T... rest)
-  const { return permute(first.with(rest...), first.loc); }
+  template <Integer Second, Integer... T>
+  Tensor permute(First first, Second second, T... rest) const {
+    return permute(first.with(second, rest...), first.loc);
+  }
   Tensor expand(Shape shape, Loc loc = Loc::here()) const;
-  template <Integer... T>
-  requires(sizeof...(T) > 0) Tensor expand(First first, T... rest)
-  const { return expand(first.with(rest...), first.loc); }
+  template <Integer Second, Integer... T>
+  Tensor expand(First first, Second second, T... rest) const {
+    return expand(first.with(second, rest...), first.loc);
+  }
   Tensor squeeze(Loc loc = Loc::here()) const;
   Tensor squeeze(Extent axis, Loc loc = Loc::here()) const;
   Tensor unsqueeze(Extent axis, Loc loc = Loc::here()) const;
@@ -1009,17 +1013,17 @@ inline Tensor ones(Shape shape, TensorOptions options = {}, Loc loc = Loc::here(
   if (!options.dtype) options.dtype = float32;
   return full(shape, 1, options, loc);
 }
-template <Integer... T>
-requires(sizeof...(T) > 0) Tensor empty(First first, T... rest) {
-  return empty(first.with(rest...), {}, first.loc);
+template <Integer Second, Integer... T>
+Tensor empty(First first, Second second, T... rest) {
+  return empty(first.with(second, rest...), {}, first.loc);
 }
-template <Integer... T>
-requires(sizeof...(T) > 0) Tensor zeros(First first, T... rest) {
-  return zeros(first.with(rest...), {}, first.loc);
+template <Integer Second, Integer... T>
+Tensor zeros(First first, Second second, T... rest) {
+  return zeros(first.with(second, rest...), {}, first.loc);
 }
-template <Integer... T>
-requires(sizeof...(T) > 0) Tensor ones(First first, T... rest) {
-  return ones(first.with(rest...), {}, first.loc);
+template <Integer Second, Integer... T>
+Tensor ones(First first, Second second, T... rest) {
+  return ones(first.with(second, rest...), {}, first.loc);
 }
 
 inline TensorOptions options_like(const Tensor& x, TensorOptions options) {
@@ -5155,13 +5159,13 @@ inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here
   return random_tensor("randn", shape, float_dtype("randn", options, loc), options, loc,
                        [](const View& x) { fill_normal(x, default_generator, 0, 1); });
 }
-template <Integer... T>
-requires(sizeof...(T) > 0) Tensor rand(First first, T... rest) {
-  return rand(first.with(rest...), {}, first.loc);
+template <Integer Second, Integer... T>
+Tensor rand(First first, Second second, T... rest) {
+  return rand(first.with(second, rest...), {}, first.loc);
 }
-template <Integer... T>
-requires(sizeof...(T) > 0) Tensor randn(First first, T... rest) {
-  return randn(first.with(rest...), {}, first.loc);
+template <Integer Second, Integer... T>
+Tensor randn(First first, Second second, T... rest) {
+  return randn(first.with(second, rest...), {}, first.loc);
 }
 // Integers from low to high - 1.
 inline Tensor randint(Extent low, Extent high, Shape shape, TensorOptions options = {},
