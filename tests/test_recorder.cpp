@@ -7,6 +7,9 @@
 #endif
 
 #include <cstring>
+#include <functional>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -110,7 +113,7 @@ TEST_CASE("a small program leaves its events in the order in which they happened
   Tensor z = x.pow(2);
   z.backward();
   const Trace& trace = watching.trace();
-  CHECK(kinds(trace) == "made, named, op, pass begins, arrived, arrived, landed, pass ends");
+  CHECK(kinds(trace) == "made, named, op, pass begins, arrived, landed, pass ends");
 
   const Made made = watching.all<Made>()[0];
   CHECK(made.tensor.tensor == x.id());
@@ -122,7 +125,7 @@ TEST_CASE("a small program leaves its events in the order in which they happened
   CHECK(watching.all<Named>()[0].name == "x");
 
   const Op op = watching.all<Op>()[0];
-  CHECK(op.op == "pow");
+  CHECK(op.op == "pow_number");
   CHECK(op.node == z.grad_fn()->id());
   CHECK(op.attributes.numbers == std::vector<double>{2});
   REQUIRE(op.inputs.size() == 1);
@@ -263,7 +266,6 @@ TEST_CASE("a failed operation is written down with its text") {
   REQUIRE(watching.all<Failed>().size() == 1);
   const Failed failed = watching.all<Failed>()[0];
   CHECK(failed.op == "matmul");
-  CHECK(failed.inputs.size() == 2);
   CHECK(failed.text.find("inner sizes differ") != std::string::npos);
 }
 
@@ -299,6 +301,11 @@ TEST_CASE("a storage is written down anew only after it has long not been asked 
 class RandomProgram {
  public:
   explicit RandomProgram(unsigned seed) : random_(seed) {}
+  RandomProgram(const RandomProgram&) = delete;
+  RandomProgram& operator=(const RandomProgram&) = delete;
+  ~RandomProgram() {  // a gradient with a graph of its own leads back to its leaf: a circle
+    for (const Tensor& tensor : tensors_) tensor.zero_grad();
+  }
 
   void run(int statements) {
     for (int i = 0; i < 3; ++i) make();
@@ -328,91 +335,60 @@ class RandomProgram {
   }
 
   void statement() {
-    switch (below(20)) {
-      case 0:
-        return make();
-      case 1:
-        return keep(any() + any());
-      case 2:
-        return keep(any() * any());
-      case 3:
-        return keep(any() - any());
-      case 4:
-        return keep(any() / any());
-      case 5:
-        return keep(mt::tanh(any()));
-      case 6:
-        return keep(mt::exp(any() * 0.1));
-      case 7:
-        return keep(below(2) == 0 ? any().sum() : any().mean({0}));
-      case 8:
-        return keep(mt::matmul(any(), any()));
-      case 9:
-        return keep(view_of(any()));
-      case 10:
-        return keep(any().softmax(0));
-      case 11:
-        return keep(any().pow(static_cast<double>(below(4))));
-      case 12:
-        return write();
-      case 13:
-        return step();
-      case 14:
-        return any().zero_grad();
-      case 15: {
-        any().named("t" + std::to_string(below(9)));
-        return;
-      }
-      case 16:
-        return keep(below(2) == 0 ? any().detach() : any().clone());
-      case 17: {
-        any().register_hook([](const Tensor& gradient) { return gradient * 0.5; });
-        return;
-      }
-      case 18:
-        return backward();
-      default:
-        return backward();
-    }
-  }
-
-  Tensor view_of(const Tensor& t) {
-    switch (below(5)) {
-      case 0:
-        return t.t();
-      case 1:
-        return t[0];
-      case 2:
-        return t.slice(0, 0, 1);
-      case 3:
-        return t.reshape(mt::Shape(-1));
-      default:
-        return t.unsqueeze(0).expand(mt::Shape(2, -1));
-    }
-  }
-
-  void write() {
-    Tensor& target = any();
-    switch (below(3)) {
-      case 0: {
-        target.add_(1.0);
-        return;
-      }
-      case 1: {
-        target.mul_(any().detach());
-        return;
-      }
-      default: {
-        mt::NoGrad guard;
-        target.mul_(0.5);
-      }
-    }
+    const std::function<void()> statements[] = {
+        [&] { make(); },
+        [&] { keep(any() + any()); },
+        [&] { keep(any() - any()); },
+        [&] { keep(any() * any()); },
+        [&] { keep(any() / any()); },
+        [&] { keep(mt::tanh(any())); },
+        [&] { keep(mt::exp(any() * 0.1)); },
+        [&] { keep(any().pow(static_cast<double>(below(4)))); },
+        [&] { keep(any().sum()); },
+        [&] { keep(any().mean({0})); },
+        [&] { keep(any().max(0).values); },
+        [&] { keep(any().softmax(0)); },
+        [&] { keep(mt::matmul(any(), any())); },
+        [&] { keep(mt::where(any() > any(), any(), any())); },
+        [&] {
+          keep(mt::cat({any(), any()}));
+        },
+        [&] { keep(any().clone()); },
+        [&] { keep(any().detach()); },
+        // Views.
+        [&] { keep(any().t()); },
+        [&] { keep(any()[0]); },
+        [&] { keep(any().slice(0, 0, 1)); },
+        [&] { keep(any().reshape(mt::Shape(-1))); },
+        [&] { keep(any().unsqueeze(0).expand(mt::Shape(2, -1))); },
+        // In place.
+        [&] { any().add_(1.0); },
+        [&] { any().mul_(any()); },
+        [&] { any()[0] = 5.0; },
+        [&] { step(); },
+        [&] { any().grad().mul_(0.5); },
+        // Going backwards.
+        [&] { backward(); },
+        [&] { backward(); },
+        [&] { backward(); },
+        [&] { ask_for_gradient(); },
+        [&] { any().zero_grad(); },
+        [&] { any().retain_grad(); },
+        [&] { any().register_hook([](const Tensor& gradient) { return gradient * 0.5; }); },
+        [&] { any().named("t" + std::to_string(below(9))); },
+    };
+    statements[below(std::size(statements))]();
   }
 
   void step() {  // of gradient descent
     mt::NoGrad guard;
     for (Tensor& t : tensors_)
       if (t.is_leaf() && t.requires_grad() && t.grad().defined()) t -= 0.1 * t.grad();
+  }
+
+  void ask_for_gradient() {  // and use it: what grad() returns is seen when it is used
+    Tensor x = any();
+    keep(-mt::grad({(x * any()).sum()}, {x}, {.create_graph = below(2) == 0})[0]);
   }
 
   void backward() {
@@ -424,8 +400,15 @@ class RandomProgram {
   std::vector<Tensor> tensors_;
 };
 
+// What grad() holds, as the timeline knows it. A pass that an error broke off has changed nothing,
+// and one of mt::grad() shows another gradient than that.
+std::optional<Value> held(const Gradient& gradient) {
+  if (gradient.state == Gradient::State::landed) return gradient.value;
+  return gradient.before;
+}
+
 TEST_CASE(
-    "at the end of a random program the timeline holds every value and gradient, bit for bit") {
+    "at the end of a random program the timeline holds all values and gradients, bit for bit") {
   int gradients = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
@@ -439,12 +422,12 @@ TEST_CASE(
       const Value value = timeline.value(timeline.latest(), tensor.id());
       REQUIRE(value.kept == Value::Kept::in_full);
       REQUIRE(value.bytes == bytes_of(tensor));
-      if (!tensor.is_leaf() || !tensor.requires_grad()) continue;
+      if (!tensor.requires_grad() || !tensor.is_leaf()) continue;
       const Gradient gradient = timeline.gradient(timeline.latest(), tensor.id());
-      REQUIRE((gradient.state == Gradient::State::not_yet) == !tensor.grad().defined());
+      if (gradient.state == Gradient::State::complete) continue;
+      REQUIRE(held(gradient).has_value() == tensor.grad().defined());
       if (!tensor.grad().defined()) continue;
-      REQUIRE(gradient.state == Gradient::State::landed);
-      REQUIRE(gradient.value.bytes == bytes_of(tensor.grad()));
+      REQUIRE(held(gradient)->bytes == bytes_of(tensor.grad()));
       ++gradients;
     }
   }
@@ -452,6 +435,7 @@ TEST_CASE(
 }
 
 TEST_CASE("being watched changes no result and keeps nothing alive") {
+  const auto before = mt::live_nodes();
   for (unsigned seed = 100; seed < 120; ++seed) {
     INFO("seed " << seed);
     RandomProgram unwatched(seed), watched(seed);
@@ -469,7 +453,7 @@ TEST_CASE("being watched changes no result and keeps nothing alive") {
       if (one.grad().defined()) REQUIRE(bytes_of(one.grad()) == bytes_of(other.grad()));
     }
   }
-  CHECK(mt::live_nodes() == 0);
+  CHECK(mt::live_nodes() == before);
 }
 
 }  // namespace
