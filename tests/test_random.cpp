@@ -231,7 +231,7 @@ TEST_CASE("integers are the same in every dtype that holds them") {
 
 // ---- Statistics ----
 
-TEMPLATE_TEST_CASE("uniform numbers fill [0, 1) evenly", "", float, double) {
+TEMPLATE_TEST_CASE("uniform numbers fill the unit interval evenly", "", float, double) {
   minitensor::Generator generator(11);
   const auto xs = uniforms<TestType>(many, generator);
   REQUIRE(*std::min_element(xs.begin(), xs.end()) >= 0);
