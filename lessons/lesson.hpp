@@ -34,7 +34,7 @@
 
 namespace lesson {
 
-// ---- The list of lessons -----------------------------------------------------------------------
+// ---- The list of lessons ------------------------------------------------------------------------
 
 struct Lesson {
   std::string number;  // "05"
@@ -196,9 +196,10 @@ inline void picture(const mt::Tensor& x) {
   }
 }
 
-// ---- Words about what backward() will do
-// ----------------------------------------------------------- backward() is one statement, so
-// nothing can be said in the middle of it. These are said before, and wait there until it happens.
+// ---- Words about what backward() will do --------------------------------------------------------
+//
+// backward() is one statement, so nothing can be said in the middle of it. These are said before,
+// and wait there until it happens.
 
 // Said when x receives a contribution to its gradient: the first text with the first one, the
 // second text with the second.
@@ -209,8 +210,7 @@ inline void when_arrives(const mt::Tensor& x, const std::string& text) {
 // Asks for the sum before each contribution to x is shown. (x must hold one number.)
 inline void predict(const mt::Tensor& x) { detail::run().predicted.insert(x.id()); }
 
-// ---- Files
-// ----------------------------------------------------------------------------------------
+// ---- Files --------------------------------------------------------------------------------------
 
 inline bool data_was_given() { return !detail::run().data.empty(); }
 

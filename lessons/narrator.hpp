@@ -149,7 +149,7 @@ class Narrator : public mt::Observer {
 
     std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
     for (int i = 0; i < folded_axes.size(); ++i)
-      text += (i == 0 ? ", summed over axis " : " and ") + std::to_string(folded_axes[i]);
+      text += (i == 0 ? " summed over axis " : " and ") + std::to_string(folded_axes[i]);
     tell(text + (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
          told->second.name_and_expression());
     if (sum.count == 1) return;

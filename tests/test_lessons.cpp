@@ -295,7 +295,7 @@ TEST_CASE("the narrator says over which axis a broadcast gradient was summed") {
     auto total = y.sum();
     total.backward();
   });
-  CHECK(told.find("w receives dy · b, summed over axis 0 = 3 from y = w · x\n") !=
+  CHECK(told.find("w receives dy · b summed over axis 0 = 3 from y = w · x\n") !=
         std::string::npos);
 }
 
@@ -335,6 +335,29 @@ TEST_CASE("a variable is read from the source line that names it") {
   CHECK(naming_on("  loss.backward();").variable == "");
   CHECK(lesson::shown_on("  show(loss);") == "loss");
   CHECK(lesson::shown_on("  show(a + b);") == "");
+}
+
+TEST_CASE("a person is offered a hint after each wrong answer, and told when it is right") {
+  std::istringstream typed("five\n5\n 2.0 \n");
+  std::streambuf* before = std::cin.rdbuf(typed.rdbuf());
+  std::ostringstream out;
+  lesson::Narrator narrator(out, false, true);
+  const double answer = 2;
+  narrator.note("asked", "What is 1 + 1?\nHint: Count.\nHint: Use your fingers.", {&answer, 1});
+  std::cin.rdbuf(before);
+  CHECK(out.str() ==
+        "\nWhat is 1 + 1?\n> A number, please.\n> Not quite. Hint: Count.\n> Right.\nAnswer: 2\n");
+}
+
+TEST_CASE("a person who has gone away is not waited for") {
+  std::istringstream nothing;
+  std::streambuf* before = std::cin.rdbuf(nothing.rdbuf());
+  std::ostringstream out;
+  lesson::Narrator narrator(out, false, true);
+  const double answer = 2;
+  narrator.note("asked", "What is 1 + 1?", {&answer, 1});
+  std::cin.rdbuf(before);
+  CHECK(out.str() == "\nWhat is 1 + 1?\n> Answer: 2\n");
 }
 
 // ---- What the reader may change, and mistakes ---------------------------------------------------
