@@ -36,10 +36,6 @@ Exported export_figures(const Timeline&, const ExportOptions&);
 // One figure as dot text.
 std::string dot_text(const Diagram&, const Scene&, std::string_view title);
 
-// Graphviz's rendering of dot text that has positions, in the format svg, png or pdf. Throws
-// std::runtime_error.
-std::string render(const std::string& dot, const std::string& format);
-
 // Text as it may stand in a dot file's HTML-like label, whatever its characters: see export.cpp.
 std::string dot_escape(std::string_view text);
 

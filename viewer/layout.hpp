@@ -42,8 +42,8 @@ struct Structure {
     bool operator==(const Edge&) const = default;
   };
   struct Cluster {
-    int parent = -1;  // comes before its children
-    double title_width = 0;
+    int parent = -1;         // comes before its children
+    double title_width = 0;  // of the text; its height is `title_height`
     bool operator==(const Cluster&) const = default;
   };
   std::vector<Node> nodes;
@@ -52,6 +52,8 @@ struct Structure {
   bool operator==(const Structure&) const = default;
   std::string key() const;  // equal for equal structures
 };
+
+inline constexpr double title_height = 18;
 
 struct Placement {
   std::vector<Point> centers;  // of the nodes
@@ -68,13 +70,19 @@ bool have_graphviz();
 // layout is made.
 Placement place(const Structure&);
 
-// The dot text that `place` gives to Graphviz for one node, edge and cluster; export writes the
-// same, with more attributes.
-namespace dot {
-std::string head();  // "digraph { rankdir=LR ... "
-std::string node(const Structure&,
-                 std::size_t i);  // "shape=box fixedsize=true width=1.5 height=0.9"
-}  // namespace dot
+// The structure as dot text. `place` lays out exactly this; a figure is the same text with more
+// attributes, one text a node, edge and cluster, which change how things look and never where they
+// stand.
+struct Dress {
+  std::string graph;                                // statements: "bgcolor=white;"
+  std::vector<std::string> nodes, edges, clusters;  // attributes: "penwidth=2 color=red"
+  std::vector<std::string> titles;                  // of the clusters, in HTML-like text
+};
+std::string dot_of(const Structure&, const Dress& = {});
+
+// Graphviz's rendering of dot text that has positions, as svg, png or pdf, by the engine nop2.
+// Throws std::runtime_error with one sentence, as it does where Graphviz is missing.
+std::string render(const std::string& dot, const std::string& format);
 
 // Lays out on one worker thread and remembers what it has laid out.
 class Layouts {
@@ -94,6 +102,7 @@ class Layouts {
   std::map<std::string, std::shared_ptr<const Placement>> known_;
   std::deque<std::string> order_;  // of `known_`, oldest first
   std::shared_ptr<const Structure> wanted_;
+  std::string working_on_;
   bool stopping_ = false;
   std::thread worker_;
 };

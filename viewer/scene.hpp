@@ -124,19 +124,22 @@ struct View {
 struct Diagram {
   struct Node {
     Item item;
-    std::vector<std::size_t>
-        ops;  // what it stands for: one op, or all inside a closed scope or on a line
+    std::vector<std::size_t> ops;  // an op: itself; a closed scope or a line: all that are in it
     int cluster = -1;
+    std::string title,
+        detail;           // a tensor's name and shape, an op's symbol, a scope's name and size
+    bool named = false;   // by named(), and so not in italics
+    bool dashed = false;  // not recorded
   };
   struct Edge {
-    int from = 0, to = 0;  // nodes
-    std::size_t op = 0;    // as in Stroke
-    int slot = 0;
+    int from = 0, to = 0;    // nodes
+    std::vector<Use> parts;  // ops and slots that it stands for; slot -1: from an op to its result
   };
   int episode = 1;
   std::vector<Node> nodes;
   std::vector<Edge> edges;
-  std::vector<Id> clusters;  // the open scopes
+  std::vector<Id> clusters;         // the open scopes
+  std::vector<std::string> titles;  // of them
   Structure structure;
 };
 

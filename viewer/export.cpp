@@ -1,0 +1,317 @@
+#include "viewer/export.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+namespace viewer {
+
+// ---- Text in dot files ---------------------------------------------------------------------------
+
+namespace {
+
+// The length in bytes of the character that begins at `i`, or 0 if there is no whole valid one.
+std::size_t character_at(std::string_view text, std::size_t i) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (length == 0 || first > 0xF4 || i + length > text.size()) return 0;
+  for (std::size_t k = 1; k < length; ++k)
+    if ((byte(k) & 0xC0) != 0x80) return 0;
+  // Too long for what they say, halves of a pair, or beyond the last character.
+  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
+                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
+  return wrong ? 0 : length;
+}
+
+// A control character is shown by its picture: a line break becomes ␊, and a label stays one line.
+std::string picture_of(unsigned char control) {
+  if (control == 0x7F) return "␡";
+  std::string picture = "␀";
+  picture.back() = static_cast<char>(static_cast<unsigned char>(picture.back()) + control);
+  return picture;
+}
+
+}  // namespace
+
+// HTML-like labels are read as XML: characters that mean something there, or in other labels of
+// dot, are written by their numbers, and what is not UTF-8 becomes the replacement character.
+std::string dot_escape(std::string_view text) {
+  std::string escaped;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = character_at(text, i);
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (length == 0)
+      escaped += "\xEF\xBF\xBD";
+    else if (length == 1 && (byte < 0x20 || byte == 0x7F))
+      escaped += picture_of(byte);
+    else if (length == 1 && std::string_view("&<>\"'\\{}|").find(text[i]) != std::string_view::npos)
+      escaped += "&#" + std::to_string(byte) + ";";
+    else
+      escaped.append(text.substr(i, length));
+    i += std::max<std::size_t>(length, 1);
+  }
+  return escaped;
+}
+
+// ---- Colours of paper ----------------------------------------------------------------------------
+
+namespace {
+
+const char* on_paper(Role role) {
+  switch (role) {
+    case Role::canvas:
+    case Role::box:
+      return "#ffffff";
+    case Role::circle:
+      return "#eef1f6";
+    case Role::pending_fill:
+      return "#fcfcfd";
+    case Role::closed_scope:
+      return "#e9f0fa";
+    case Role::open_scope:
+      return "#f6f7f9";
+    case Role::outline:
+      return "#6b7686";
+    case Role::pending_outline:
+      return "#d5dae1";
+    case Role::scope_outline:
+      return "#c9d0da";
+    case Role::active:
+      return "#e0a100";
+    case Role::factor:
+      return "#2f9e5f";
+    case Role::failed:
+      return "#c92a2a";
+    case Role::name:
+      return "#171b22";
+    case Role::faint:
+      return "#737c8a";
+    case Role::pending_text:
+      return "#b4bcc8";
+    case Role::value:
+      return "#1c66b5";
+    case Role::gradient:
+      return "#c25a00";
+    case Role::edge:
+      return "#8e98a8";
+    case Role::pending_edge:
+      return "#dde1e7";
+    case Role::backward_edge:
+      return "#d99a58";
+    case Role::active_edge:
+      return "#e36a00";
+    case Role::forward_edge:
+      return "#1c66b5";
+    case Role::count:
+      break;
+  }
+  return "#000000";
+}
+
+// ---- One figure ----------------------------------------------------------------------------------
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+std::string in_quotes(std::string_view value) { return "\"" + std::string(value) + "\""; }
+
+class Figure {
+ public:
+  explicit Figure(const Scene& scene) : scene_(scene), height_(scene.bounds.height) {}
+
+  Dress dress() const {
+    Dress dress;
+    dress.graph = "bgcolor=\"" + std::string(on_paper(Role::canvas)) +
+                  "\"; fontname=\"DejaVu Sans\"; bb=\"0,0," + number(scene_.bounds.width) + "," +
+                  number(height_) +
+                  "\";\n  node [fontname=\"DejaVu Sans\" margin=0]; "
+                  "edge [fontname=\"DejaVu Sans\" fontsize=13 arrowsize=1.1];";
+    for (const Box& box : scene_.scopes) dress.clusters.push_back(cluster(box));
+    for (const Box& box : scene_.boxes) dress.nodes.push_back(node(box));
+    for (const Stroke& line : scene_.lines) dress.edges.push_back(edge(line));
+    return dress;
+  }
+
+ private:
+  // Graphviz's y grows upwards.
+  std::string at(Point point) const { return number(point.x) + "," + number(height_ - point.y); }
+
+  static std::string ink(const Text& text, const char* around = "") {
+    const std::string open = *around == '\0' ? "" : "<" + std::string(around) + ">";
+    const std::string close = *around == '\0' ? "" : "</" + std::string(around) + ">";
+    const std::string content = text.text.empty() ? "&#160;" : dot_escape(text.text);
+    return std::string("<FONT FACE=\"DejaVu Sans") + (text.font == Font::mono ? " Mono" : "") +
+           "\" POINT-SIZE=\"" + std::to_string(static_cast<int>(text.size)) + "\" COLOR=\"" +
+           on_paper(text.role) + "\">" + open + content + close + "</FONT>";
+  }
+  static const char* weight(const Text& text) {
+    return text.font == Font::bold ? "B" : text.font == Font::italic ? "I" : "";
+  }
+
+  std::string cluster(const Box& box) const {
+    const Rect& r = box.rect;
+    std::string text = "style=\"rounded,filled\" fillcolor=" + in_quotes(on_paper(box.fill)) +
+                       " color=" + in_quotes(on_paper(box.outline)) + " bb=\"" +
+                       at({r.x, r.y + r.height}) + "," + at({r.x + r.width, r.y}) + "\"";
+    return text;
+  }
+
+  std::string node(const Box& box) const {
+    std::string style = box.round ? "filled" : "rounded,filled";
+    if (box.dashed) style += ",dashed";
+    return "pos=" + in_quotes(at(box.rect.center())) + " style=" + in_quotes(style) +
+           " fillcolor=" + in_quotes(on_paper(box.fill)) +
+           " color=" + in_quotes(on_paper(box.outline)) + " penwidth=" + number(box.outline_width) +
+           " label=<" + label(box) + ">";
+  }
+
+  static std::string label(const Box& box) {
+    if (box.item.kind == Item::Kind::tensor) return tensor_label(box);
+    std::string rows;
+    for (const Text& text : box.texts)
+      rows += (rows.empty() ? "" : "<BR/>") + ink(text, weight(text));
+    return rows;
+  }
+
+  // Name and shape side by side, the value and the gradient below them.
+  static std::string tensor_label(const Box& box) {
+    const auto row = [&](std::size_t i) {
+      return "<TR><TD COLSPAN=\"2\" ALIGN=\"LEFT\" HEIGHT=\"19\">" +
+             ink(i < box.texts.size() ? box.texts[i] : Text{}) + "</TD></TR>";
+    };
+    const std::string width = std::to_string(static_cast<int>(box.rect.width - 20));
+    return "<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\" WIDTH=\"" +
+           width + "\"><TR><TD ALIGN=\"LEFT\" HEIGHT=\"22\">" +
+           ink(box.texts[0], weight(box.texts[0])) + "</TD><TD ALIGN=\"RIGHT\">" +
+           ink(box.texts[1]) + "</TD></TR>" + row(2) + row(3) + "</TABLE>";
+  }
+
+  std::string edge(const Stroke& line) const {
+    std::string text =
+        "color=" + in_quotes(on_paper(line.role)) + " penwidth=" + number(line.width);
+    if (line.dashed) text += " style=dashed";
+    if (line.curve.empty() || line.arrow.empty()) return text;
+    text += line.reversed ? " dir=back arrowtail=normal" : " dir=forward arrowhead=normal";
+    text += " pos=\"" + std::string(line.reversed ? "s," : "e,") + at(line.arrow[0]);
+    for (const Point& point : line.curve) text += " " + at(point);
+    text += "\"";
+    if (line.label)
+      text += " xlabel=<" + ink(*line.label) + "> xlp=" + in_quotes(at(line.label->at));
+    return text;
+  }
+
+  const Scene& scene_;
+  const double height_;
+};
+
+}  // namespace
+
+std::string dot_text(const Diagram& diagram, const Scene& scene, std::string_view title) {
+  Dress dress = Figure(scene).dress();
+  for (std::size_t i = 0; i < dress.clusters.size(); ++i) {
+    Text text = scene.scopes[i].texts.empty() ? Text{} : scene.scopes[i].texts[0];
+    dress.titles.push_back(text.text.empty() ? ""
+                                             : "<FONT POINT-SIZE=\"12\" COLOR=\"" +
+                                                   std::string(on_paper(text.role)) + "\">" +
+                                                   dot_escape(text.text) + "</FONT>");
+  }
+  return "// " + dot_escape(title) + "\n" + dot_of(diagram.structure, dress);
+}
+
+// ---- Files ---------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array<const char*, 4> known_formats = {"dot", "svg", "png", "pdf"};
+
+void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  file.close();
+  if (!file) throw std::runtime_error("cannot write " + path.string());
+}
+
+class Exporter {
+ public:
+  Exporter(const Timeline& timeline, const ExportOptions& options)
+      : timeline_(timeline),
+        options_(options),
+        start_(timeline.start(options.episode)),
+        diagram_(make_diagram(timeline, start_.episode, options.toggled)),
+        placement_(place(diagram_.structure)) {
+    for (const std::string& format : options.formats) {
+      const bool known =
+          std::find(known_formats.begin(), known_formats.end(), format) != known_formats.end();
+      if (!known)
+        throw std::runtime_error("unknown format " + format + ": there are dot, svg, png and pdf");
+    }
+  }
+
+  Exported write() {
+    std::error_code error;
+    std::filesystem::create_directories(options_.to, error);
+    if (error) throw std::runtime_error("cannot make the folder " + options_.to.string());
+    figure(options_.name, options_.step ? timeline_.at(start_.episode, *options_.step)
+                                        : timeline_.end(start_.episode));
+    if (options_.frames) frames();
+    return std::move(exported_);
+  }
+
+ private:
+  // One figure a step that is seen, from step 0.
+  void frames() {
+    std::vector<Cursor> cursors{start_};
+    for (;;) {
+      const Cursor next = timeline_.next(cursors.back(), options_.toggled);
+      if (next == cursors.back()) break;
+      cursors.push_back(next);
+    }
+    const std::size_t digits = std::max<std::size_t>(3, std::to_string(cursors.size() - 1).size());
+    for (std::size_t i = 0; i < cursors.size(); ++i) {
+      const std::string n = std::to_string(i);
+      figure(options_.name + "." + std::string(digits - n.size(), '0') + n, cursors[i]);
+    }
+  }
+
+  void figure(const std::string& name, Cursor cursor) {
+    const Scene scene = make_scene(timeline_, cursor, diagram_, placement_);
+    const std::string title = options_.name + ", step " + timeline_.label(cursor) + " of " +
+                              std::to_string(timeline_.episode(start_.episode).steps) + ": " +
+                              timeline_.prose(cursor);
+    const std::string dot = dot_text(diagram_, scene, title);
+    for (const std::string& format : options_.formats) {
+      if (format != "dot" && !have_graphviz()) {
+        exported_.note =
+            "Only dot text was written: svg, png and pdf need Graphviz, which this "
+            "program was built without.";
+        continue;
+      }
+      const std::filesystem::path path = options_.to / (name + "." + format);
+      write_file(path, format == "dot" ? dot : render(dot, format));
+      exported_.files.push_back(path);
+    }
+  }
+
+  const Timeline& timeline_;
+  const ExportOptions& options_;
+  const Cursor start_;
+  const Diagram diagram_;
+  const Placement placement_;
+  Exported exported_;
+};
+
+}  // namespace
+
+Exported export_figures(const Timeline& timeline, const ExportOptions& options) {
+  return Exporter(timeline, options).write();
+}
+
+}  // namespace viewer
