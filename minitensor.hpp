@@ -689,9 +689,7 @@ class [[nodiscard]] Tensor {
   template <class T = double>
   T item(Loc loc = Loc::here()) const;
   template <Number T>
-  explicit operator T() const {
-    return item<T>();
-  }
+  explicit operator T() const;
   template <class T = double>
   std::vector<T> to_vector() const;  // the elements in row-major order, converted
   template <class T>
@@ -728,8 +726,8 @@ class [[nodiscard]] Tensor {
   Tensor at(Shape index, Loc loc = Loc::here()) const;  // x.at({i, j})
   Tensor gather(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
   class Rows;
-  Rows begin() const;  // over axis 0
-  Rows end() const;
+  Rows begin(Loc loc = Loc::here()) const;  // over axis 0
+  Rows end(Loc loc = Loc::here()) const;
 
   // ---- Shape ----
   Tensor view(Shape shape, Loc loc = Loc::here()) const;
@@ -974,7 +972,7 @@ inline void check_sizes(const Shape& shape, const At& at) {
   double elements = 1;
   for (std::int64_t size : shape) {
     if (size < 0) fail(at, "a size is negative: " + to_string(shape));
-    elements *= static_cast<double>(size);
+    elements *= static_cast<double>(std::max(size, std::int64_t{1}));
   }
   if (elements > 1e15) fail(at, to_string(shape) + " has too many elements for any memory");
 }
@@ -1000,18 +998,20 @@ inline Tensor empty(Shape shape, TensorOptions options = {}, Loc loc = Loc::here
   Tensor x = begin_tensor("empty", shape, options.dtype.value_or(float32), options, loc);
   return end_tensor(std::move(x), options, loc);
 }
-inline Tensor full(Shape shape, Scalar value, TensorOptions options = {}, Loc loc = Loc::here()) {
-  Tensor x = begin_tensor("full", shape, options.dtype.value_or(value.dtype()), options, loc);
+inline Tensor filled(const char* op, const Shape& shape, Scalar value, DType dtype,
+                     const TensorOptions& options, Loc loc) {
+  Tensor x = begin_tensor(op, shape, dtype, options, loc);
   fill(x.elements(), value);
   return end_tensor(std::move(x), options, loc);
 }
+inline Tensor full(Shape shape, Scalar value, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return filled("full", shape, value, options.dtype.value_or(value.dtype()), options, loc);
+}
 inline Tensor zeros(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  if (!options.dtype) options.dtype = float32;
-  return full(shape, 0, options, loc);
+  return filled("zeros", shape, 0, options.dtype.value_or(float32), options, loc);
 }
 inline Tensor ones(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  if (!options.dtype) options.dtype = float32;
-  return full(shape, 1, options, loc);
+  return filled("ones", shape, 1, options.dtype.value_or(float32), options, loc);
 }
 template <Integer Second, Integer... T>
 Tensor empty(First first, Second second, T... rest) {
@@ -1136,7 +1136,7 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   const At at{"arange", loc};
   const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
   const double length = std::ceil((stop.real() - start.real()) / step.real());
-  if (!(length >= 0)) fail(at, "the step does not lead from start to stop");
+  if (!(length >= 0 && length < 1e15)) fail(at, "the step does not lead from start to stop");
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_tensor("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
   visit(dtype, [&](auto zero) {
@@ -1161,8 +1161,8 @@ inline Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions op
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
     for (std::int64_t i = 0; i < count; ++i)  // from both ends, so that both are exact
-      to[i] = Scalar(i < count / 2 ? start.real() + static_cast<double>(i) * step
-                                   : stop.real() - static_cast<double>(count - 1 - i) * step)
+      to[i] = Scalar(i < (count + 1) / 2 ? start.real() + static_cast<double>(i) * step
+                                         : stop.real() - static_cast<double>(count - 1 - i) * step)
                   .to<T>();
   });
   return end_tensor(std::move(x), options, loc);
@@ -1192,9 +1192,11 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
 // ---- Asking -------------------------------------------------------------------------------------
 
 inline std::int64_t Tensor::size(Extent axis, Loc loc) const {
+  if (dim() == 0) fail({"size", loc}, "a 0-d tensor has no axes", "numel() is 1");
   return get().shape[checked_axis(axis, dim(), {"size", loc})];
 }
 inline std::int64_t Tensor::stride(Extent axis, Loc loc) const {
+  if (dim() == 0) fail({"stride", loc}, "a 0-d tensor has no axes");
   return get().strides[checked_axis(axis, dim(), {"stride", loc})];
 }
 inline bool Tensor::is_contiguous() const {
@@ -1231,6 +1233,10 @@ std::vector<T> Tensor::to_vector() const {
     for (std::int64_t i = 0; i < numel(); ++i) values.push_back(static_cast<T>(from[i]));
   });
   return values;
+}
+template <Number T>
+Tensor::operator T() const {
+  return item<T>(current.last_line);  // a conversion cannot ask for its caller's line
 }
 template <class T>
 T Tensor::item(Loc loc) const {
@@ -2423,14 +2429,14 @@ void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs in
 // and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
 inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc,
                         const Given& given = {}, const Tensor* index = nullptr) {
+  const Loc line = line_of(loc);
   if (current.grad_enabled && is_floating(y.dtype()))
     for (const Tensor* input : inputs)
       if (input->requires_grad()) {
-        attach_node(recipe, y, inputs, loc, given, index);
+        attach_node(recipe, y, inputs, line, given, index);
         break;
       }
-  if (current.observer)
-    tell_op(y.get().node.get(), *recipe.facts, given, inputs, y, index, line_of(loc));
+  if (current.observer) tell_op(y.get().node.get(), *recipe.facts, given, inputs, y, index, line);
   return y;
 }
 template <class Rule>
@@ -2660,8 +2666,11 @@ inline Shape folded_axes(const Shape& from, const Shape& to) {
     if (i < added || (to[i - added] == 1 && from[i] != 1)) axes.push_back(i);
   return axes;
 }
-inline Tensor fold_to(const Tensor& gradient, const Shape& shape) {
+inline Tensor fold_to(const Tensor& gradient, const Shape& shape, const At& at) {
   if (gradient.shape() == shape) return gradient;
+  if (broadcast_shapes(gradient.shape(), shape, at) != gradient.shape())
+    fail(at, "its rule gives a gradient " + to_string(gradient.shape()) + " to an input " +
+                 to_string(shape));
   const Shape axes = folded_axes(gradient.shape(), shape);
   const Tensor folded = axes.empty() ? gradient : gradient.sum(axes);
   return folded.shape() == shape ? folded : folded.reshape(shape);
@@ -2843,7 +2852,8 @@ inline void Pass::give(Node& node, int slot, Tensor gradient) {
   const Input& input = node.inputs[slot];
   const Tensor before = watcher_ ? gradient : Tensor();
   if (gradient.dtype() != input.dtype) gradient = gradient.to(input.dtype);
-  if (gradient.get().shape != input.shape) gradient = fold_to(gradient, input.shape);
+  if (gradient.get().shape != input.shape)
+    gradient = fold_to(gradient, input.shape, {node.facts().name, node.loc});
   if (current.sabotage && current.sabotage->slot == slot &&
       std::strcmp(current.sabotage->op, node.facts().name) == 0)
     gradient = gradient * 1.01;
@@ -3060,33 +3070,41 @@ struct Elementary {
   const Recipe& recipe;
   void (*map)(const View& y, const View& a);
   void (*zip)(const View& y, const View& a, const View& b);
-  bool in_integers, makes_bools, number_first;
+  bool in_integers, in_bools, makes_bools, number_first;
 
-  DType in(DType common) const { return in_integers ? common : as_float(common); }
-  DType out(DType common) const { return makes_bools ? boolean : in(common); }
   At at(Loc loc) const { return {recipe.facts->name, loc}; }
+  // The dtype in which it is computed, and that of its result.
+  DType in(DType common, Loc loc) const {
+    if (common == boolean && !in_bools)
+      fail(at(loc), "it takes numbers, not bools",
+           "convert with .to(int64); for logic write & | ^ ~");
+    return in_integers ? common : as_float(common);
+  }
+  DType out(DType in) const { return makes_bools ? boolean : in; }
 };
 template <class R>
-inline constexpr Elementary one_input = {recipe_of<R>,   map<typename R::Formula>, nullptr,
-                                         R::in_integers, R::makes_bools,           false};
+inline constexpr Elementary one_input = {
+    recipe_of<R>, map<typename R::Formula>, nullptr, R::in_integers,
+    R::in_bools,  R::makes_bools,           false};
 template <class R>
-inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,        zip<typename R::Formula>,
-                                          R::in_integers, R::makes_bools, R::number_first};
+inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,     zip<typename R::Formula>,
+                                          R::in_integers, R::in_bools, R::makes_bools,
+                                          R::number_first};
 
 // y = f(a)
 inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc) {
   check_together(op.at(loc), {&a});
-  const DType in = op.in(a.dtype());
-  Tensor y = fresh(a.get().shape, op.out(a.dtype()), a.device());
+  const DType in = op.in(a.dtype(), loc);
+  Tensor y = fresh(a.get().shape, op.out(in), a.device());
   op.map(y.elements(), a.dtype() == in ? a.elements() : converted(a, in).elements());
   return record_as(op.recipe, std::move(y), {&a}, loc);
 }
 // y = f(a, b), broadcast
 inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc loc) {
   check_together(op.at(loc), {&a, &b});
-  const DType common = promote(a, b), in = op.in(common);
+  const DType common = promote(a, b), in = op.in(common, loc);
   const Shape &left = a.elements().shape, &right = b.elements().shape;
-  Tensor y = fresh(left == right ? left : broadcast_shapes(left, right, op.at(loc)), op.out(common),
+  Tensor y = fresh(left == right ? left : broadcast_shapes(left, right, op.at(loc)), op.out(in),
                    a.device());
   const Shape& shape = y.elements().shape;
   if (left == right && a.dtype() == in && b.dtype() == in)
@@ -3099,8 +3117,8 @@ inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc 
 // y = f(a, n) with a plain number, or f(n, a)
 inline Tensor apply(const Elementary& op, const Tensor& a, Scalar n, Loc loc) {
   check_together(op.at(loc), {&a});
-  const DType common = promote(a, n), in = op.in(common);
-  Tensor y = fresh(a.get().shape, op.out(common), a.device());
+  const DType common = promote(a, n), in = op.in(common, loc);
+  Tensor y = fresh(a.get().shape, op.out(in), a.device());
   const Tensor x = converted(a, in);
   const Constant number(n, in, a.get().shape);
   op.zip(y.elements(), op.number_first ? number.view : x.elements(),
@@ -3134,6 +3152,7 @@ namespace rule {
 
 struct Elementwise : Rule {                    // unless a box says otherwise
   static constexpr bool in_integers = true;    // integers stay integers
+  static constexpr bool in_bools = true;       // bools are taken as they are
   static constexpr bool makes_bools = false;   // comparisons do
   static constexpr bool number_first = false;  // f(n, a) rather than f(a, n)
 };
@@ -3272,6 +3291,7 @@ struct NumberDiv : Elementwise {
 
 struct Pow : Elementwise {
   using Formula = formula::Pow;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "pow",
                                   .symbol = "aᵇ",
                                   .formula = "a^b",
@@ -3281,6 +3301,7 @@ struct Pow : Elementwise {
 };
 struct PowNumber : Elementwise {
   using Formula = formula::Pow;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "pow_number",
                                   .symbol = "aⁿ",
                                   .formula = "a^n",
@@ -3291,6 +3312,7 @@ struct PowNumber : Elementwise {
 };
 struct NumberPow : Elementwise {
   using Formula = formula::Pow;
+  static constexpr bool in_bools = false;
   static constexpr bool number_first = true;
   static constexpr Facts facts = {.name = "number_pow",
                                   .symbol = "nᵃ",
@@ -3305,6 +3327,7 @@ struct NumberPow : Elementwise {
 
 struct Neg : Elementwise {
   using Formula = formula::Neg;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "neg",
                                   .symbol = "−",
                                   .formula = "-a",
@@ -3314,6 +3337,7 @@ struct Neg : Elementwise {
 };
 struct Abs : Elementwise {
   using Formula = formula::Abs;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "abs",
                                   .symbol = "|a|",
                                   .formula = "abs(a)",
@@ -3403,6 +3427,7 @@ struct Sigmoid : Elementwise {
 // A NaN stays one, here and in the gradient: hiding it would hide the mistake that made it.
 struct Relu : Elementwise {
   using Formula = formula::Relu;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "relu",
                                   .symbol = "relu",
                                   .formula = "max(a, 0)",
@@ -3559,7 +3584,7 @@ struct Mean : Reduction {  // n: how many elements went into one
 };
 struct Extreme : Reduction {  // ties share
   void backward() {
-    const Tensor chosen = a() == repeated(y());
+    const Tensor chosen = (a() == repeated(y())) | (a() != a());  // a NaN is what was chosen
     const Tensor share = dy / chosen.sum(dims()).reshape(dy.shape());
     give(0, where(chosen, repeated(share), 0));
   }
@@ -3812,11 +3837,16 @@ struct Overwrite : Rule {
 inline Tensor operator+(const Operand& a, const Operand& b) {
   return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
 }
+inline bool is_bool(const Operand& x) {
+  if (!x.tensor) return x.number.dtype() == boolean;
+  return x.tensor->defined() && x.tensor->dtype() == boolean;
+}
+inline void check_subtraction(const char* op, const Operand& a, const Operand& b) {
+  if (is_bool(a) || is_bool(b))
+    fail({op, b.loc}, "bools are not subtracted", "write a ^ b, or convert with .to(int64)");
+}
 inline Tensor operator-(const Operand& a, const Operand& b) {
-  const bool bools =
-      (!a.tensor || a.tensor->dtype() == boolean) && (!b.tensor || b.tensor->dtype() == boolean);
-  if (bools && a.tensor && b.tensor)
-    fail({"sub", b.loc}, "bools are not subtracted", "write a ^ b, or convert with .to(int64)");
+  check_subtraction("sub", a, b);
   return dispatch<rule::Sub, rule::SubNumber, rule::NumberSub>(a, b);
 }
 inline Tensor operator*(const Operand& a, const Operand& b) {
@@ -3878,17 +3908,29 @@ inline Tensor operator==(const Operand& a, const Operand& b) {
 inline Tensor operator!=(const Operand& a, const Operand& b) {
   return compare<formula::NotEqual, formula::NotEqual>(a, b);
 }
+// `1 < x < 2` compares the bools of `1 < x` with 2. Nobody means that.
+template <class F, class Mirrored>
+Tensor order(const Operand& a, const Operand& b) {
+  const Tensor* x = a.tensor ? a.tensor : b.tensor;
+  const Operand& other = a.tensor ? b : a;
+  const bool beyond = !other.tensor && (other.number.real() < 0 || other.number.real() > 1);
+  if (beyond && x->dtype() == boolean)
+    fail({rule::truth_facts<F>.name, b.loc},
+         "a bool is compared with a number that is neither 0 nor 1",
+         "for 1 < x < 2 write (1 < x) & (x < 2)");
+  return compare<F, Mirrored>(a, b);
+}
 inline Tensor operator<(const Operand& a, const Operand& b) {
-  return compare<formula::Less, formula::Greater>(a, b);
+  return order<formula::Less, formula::Greater>(a, b);
 }
 inline Tensor operator<=(const Operand& a, const Operand& b) {
-  return compare<formula::LessEqual, formula::GreaterEqual>(a, b);
+  return order<formula::LessEqual, formula::GreaterEqual>(a, b);
 }
 inline Tensor operator>(const Operand& a, const Operand& b) {
-  return compare<formula::Greater, formula::Less>(a, b);
+  return order<formula::Greater, formula::Less>(a, b);
 }
 inline Tensor operator>=(const Operand& a, const Operand& b) {
-  return compare<formula::GreaterEqual, formula::LessEqual>(a, b);
+  return order<formula::GreaterEqual, formula::LessEqual>(a, b);
 }
 
 template <class F>
@@ -4035,7 +4077,7 @@ template <class F>
 ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At& at) {
   check_together(at, {&a});
   const int over = checked_axis(axis, a.dim(), at);
-  const Tensor x = a.dim() == 0 ? a.detach().reshape({1}) : a;
+  const Tensor x = a.dim() == 0 ? a.detach(at.loc).reshape({1}, at.loc) : a;
   if (x.shape()[over] == 0)
     fail(at, "nothing has no largest or smallest element: the shape is " + to_string(a.shape()));
   const Shape kept = kept_shape(x.shape(), {over});
@@ -4080,6 +4122,7 @@ inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
     fail(at,
          std::string("the dtypes differ: ") + name_of(dtype()) + " and " + name_of(other.dtype()),
          "convert one with .to(" + std::string(name_of(promote(*this, other))) + ")");
+  if (dtype() == boolean) fail(at, "it takes numbers, not bools", "convert with .to(float32)");
   View a = elements(), b = other.elements();
   if (dim() == 1) a.shape.insert(0, 1), a.strides.insert(0, 0);
   if (other.dim() == 1) b.shape.push_back(1), b.strides.push_back(0);
@@ -4129,7 +4172,10 @@ inline void rule::MatMul::backward() {
   if (wants(1)) {
     const Tensor x = da == 1 ? a().unsqueeze(0) : a();
     if (db == 2 && da > 2) {  // one large product rather than a batch of them and a sum
-      give(1, x.reshape({-1, sa[da - 1]}).t().matmul(g.reshape({-1, sb[1]})));
+      Shape rows = sa;
+      rows.erase(da - 1);
+      const Tensor tall = x.reshape({rows.numel(), sa[da - 1]});
+      give(1, tall.t().matmul(g.reshape({rows.numel(), sb[1]})));
     } else {
       const Tensor gb = x.transpose(-1, -2).matmul(g);
       give(1, db == 1 ? gb.squeeze(-1) : gb);
@@ -4279,16 +4325,17 @@ inline Tensor Tensor::expand(Shape to, Loc loc) const {
   const At at{"expand", loc};
   check_together(at, {this});
   const int added = to.size() - dim();
-  for (int i = 0; i < to.size(); ++i) {
-    const std::int64_t size = i < added ? 1 : get().shape[i - added];
-    if (to[i] == -1 && i >= added) to[i] = size;
-    if (added < 0 || to[i] < 0 || (size != 1 && size != to[i]))
-      fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
-           "only axes of size 1 can be repeated");
-  }
   if (added < 0)
     fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
          "the new shape needs at least as many axes");
+  for (int i = 0; i < to.size(); ++i) {
+    const std::int64_t size = i < added ? 1 : get().shape[i - added];
+    if (to[i] == -1 && i >= added) to[i] = size;
+    if (to[i] < 0 || (size != 1 && size != to[i]))
+      fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
+           "only axes of size 1 can be repeated");
+  }
+  check_sizes(to, at);
   return record<rule::Expand>(
       view_of(*this, to, broadcast_strides(get().shape, get().strides, to), storage_offset()),
       {this}, loc, {0, to});
@@ -4316,6 +4363,7 @@ inline Tensor Tensor::squeeze(Extent axis, Loc loc) const {
 inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
   const At at{"unsqueeze", loc};
   check_together(at, {this});
+  if (dim() == Shape::capacity) fail(at, "a tensor has at most 8 dimensions");
   const int i = checked_axis(axis, dim() + 1, at);
   Shape shape = get().shape, strides = get().strides;
   strides.insert(i, i < dim() ? shape[i] * strides[i] : 1);
@@ -4388,8 +4436,8 @@ class Tensor::Rows {  // for (Tensor row : x)
  public:
   using difference_type = std::int64_t;
   using value_type = Tensor;
-  Rows(const Tensor& x, std::int64_t i) : x_(&x), i_(i) {}
-  Tensor operator*() const { return x_->select(0, i_); }
+  Rows(const Tensor& x, std::int64_t i, Loc loc) : x_(&x), i_(i), loc_(loc) {}
+  Tensor operator*() const { return x_->select(0, i_, loc_); }
   Rows& operator++() {
     ++i_;
     return *this;
@@ -4399,9 +4447,10 @@ class Tensor::Rows {  // for (Tensor row : x)
  private:
   const Tensor* x_;
   std::int64_t i_;
+  Loc loc_;
 };
-inline Tensor::Rows Tensor::begin() const { return {*this, 0}; }
-inline Tensor::Rows Tensor::end() const { return {*this, size(0)}; }
+inline Tensor::Rows Tensor::begin(Loc loc) const { return {*this, 0, loc}; }
+inline Tensor::Rows Tensor::end(Loc loc) const { return {*this, size(0, loc), loc}; }
 
 // ---- Copies and kinds ---------------------------------------------------------------------------
 
@@ -4668,6 +4717,7 @@ inline const Tensor& Tensor::add_(const Operand& other) const {
       [&](const View& b) { zip<formula::Add>(elements(), elements(), b); });
 }
 inline const Tensor& Tensor::sub_(const Operand& other) const {
+  check_subtraction("sub_", *this, other);
   return arithmetic(
       *this, other, "sub_", [&] { return *this - other; },
       [&](const View& b) { zip<formula::Sub>(elements(), elements(), b); });
@@ -4740,7 +4790,8 @@ inline void rule::AsStrided::backward() {
   for (int i = 0; i < once.size(); ++i)
     if (window.strides[i] == 0) once[i] = 1;
   const Tensor line = line_like(whole, dy);
-  window_of(line, once, window.strides, window.offset() - whole.offset()).copy_(fold_to(dy, once));
+  window_of(line, once, window.strides, window.offset() - whole.offset())
+      .copy_(fold_to(dy, once, {facts.name, Loc::unknown()}));
   give(0, window_of(line, whole.shape, whole.strides, 0));
 }
 inline void rule::WriteInto::backward() {
@@ -5201,7 +5252,8 @@ struct GradcheckOptions {
 
 // A scalar that depends on every output in a different way (a plain sum would not notice two
 // outputs that are exchanged): the outputs times fixed weights between 0.5 and 1.5, added up.
-inline Tensor weighted_sum(const Tensor& y) {
+inline Tensor weighted_sum(const Tensor& y, Loc loc) {
+  const Pin pin(loc);
   Tensor weights = fresh(y.shape(), float64);
   double* w = weights.data<double>();
   double turn = 0.5;
@@ -5225,13 +5277,13 @@ inline double& element(const Tensor& x, std::int64_t i) {
 }
 
 inline double central_difference(const Function& f, const std::vector<Tensor>& inputs, double& x,
-                                 double eps) {
+                                 double eps, Loc loc) {
   const NoGrad guard;
   const double middle = x;
   x = middle + eps;
-  const double above = weighted_sum(f(inputs)).item();
+  const double above = weighted_sum(f(inputs), loc).item();
   x = middle - eps;
-  const double below = weighted_sum(f(inputs)).item();
+  const double below = weighted_sum(f(inputs), loc).item();
   x = middle;
   return (above - below) / (2 * eps);
 }
@@ -5253,11 +5305,13 @@ inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
   }
   GradOptions how;
   how.allow_unused = true;
-  const std::vector<Tensor> gradients = grad({weighted_sum(f(inputs))}, wanted, how, loc);
+  const Tensor total = weighted_sum(f(inputs), loc);
+  std::vector<Tensor> gradients(wanted.size());  // undefined where the result is constant
+  if (total.requires_grad()) gradients = grad({total}, wanted, how, loc);
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const Tensor gradient = gradients[k].defined() ? copy_of(gradients[k]) : zeros_like(wanted[k]);
     for (std::int64_t i = 0; i < wanted[k].numel(); ++i) {
-      const double slope = central_difference(f, inputs, element(wanted[k], i), options.eps);
+      const double slope = central_difference(f, inputs, element(wanted[k], i), options.eps, loc);
       const double got = element(gradient, i);
       if (!(std::abs(slope - got) <= options.atol + options.rtol * std::abs(slope)))
         fail(at, "element " + std::to_string(i) + " of input " + std::to_string(k) +
@@ -5284,8 +5338,8 @@ inline bool gradgradcheck(const Function& f, const std::vector<Tensor>& inputs,
     GradOptions how;
     how.create_graph = how.allow_unused = true;
     Tensor total = zeros({}, {.dtype = float64});
-    for (const Tensor& g : grad({weighted_sum(f(xs))}, wanted, how))
-      if (g.defined()) total = total + weighted_sum(g);
+    for (const Tensor& g : grad({weighted_sum(f(xs), loc)}, wanted, how, loc))
+      if (g.defined()) total = add(total, Operand(weighted_sum(g, loc), loc));
     return total;
   };
   return gradcheck(gradient, inputs, options, loc);
