@@ -183,13 +183,13 @@ class Figure {
 
   // Name and shape side by side, the value and the gradient below them.
   static std::string tensor_label(const Box& box) {
+    const std::string width = std::to_string(static_cast<int>(box.rect.width - 20));
     const auto row = [&](std::size_t i) {
-      return "<TR><TD COLSPAN=\"2\" ALIGN=\"LEFT\" HEIGHT=\"19\">" +
+      return "<TR><TD COLSPAN=\"2\" ALIGN=\"LEFT\" HEIGHT=\"19\" WIDTH=\"" + width + "\">" +
              ink(i < box.texts.size() ? box.texts[i] : Text{}) + "</TD></TR>";
     };
-    const std::string width = std::to_string(static_cast<int>(box.rect.width - 20));
-    return "<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\" WIDTH=\"" +
-           width + "\"><TR><TD ALIGN=\"LEFT\" HEIGHT=\"22\">" +
+    return "<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\">"
+           "<TR><TD ALIGN=\"LEFT\" HEIGHT=\"24\">" +
            ink(box.texts[0], weight(box.texts[0])) + "</TD><TD ALIGN=\"RIGHT\">" +
            ink(box.texts[1]) + "</TD></TR>" + row(2) + row(3) + "</TABLE>";
   }
@@ -204,7 +204,8 @@ class Figure {
     for (const Point& point : line.curve) text += " " + at(point);
     text += "\"";
     if (line.label)
-      text += " xlabel=<" + ink(*line.label) + "> xlp=" + in_quotes(at(line.label->at));
+      text += " xlabel=<" + ink(*line.label) + "> xlp=" +
+              in_quotes(at({line.label->at.x, line.label->at.y - line.label->size * 0.35}));
     return text;
   }
 

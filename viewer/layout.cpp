@@ -37,6 +37,7 @@ std::string Structure::key() const {
   for (const Edge& edge : edges) {
     write(key, edge.from);
     write(key, edge.to);
+    write(key, edge.short_and_straight ? 1 : 0);
   }
   write(key, -2);
   for (const Cluster& cluster : clusters) {
@@ -76,7 +77,7 @@ std::string room_for_title(const Structure::Cluster& cluster, const std::string&
 std::string dot_of(const Structure& structure, const Dress& dress) {
   std::string text =
       "digraph {\n"
-      "  rankdir=LR; ranksep=0.45; nodesep=0.3; pad=0.2;\n"
+      "  rankdir=LR; ranksep=0.55; nodesep=0.35; pad=0.2;\n"
       "  node [label=\"\" shape=box fixedsize=true];\n"
       "  edge [tailport=e headport=w arrowhead=none];\n";
   if (!dress.graph.empty()) text += "  " + dress.graph + "\n";
@@ -109,17 +110,18 @@ std::string dot_of(const Structure& structure, const Dress& dress) {
     }
     open.pop_back();
   }
-  for (std::size_t i = 0; i < structure.nodes.size(); ++i) {
+  // In a graph from left to right dot puts what comes first at the bottom: so the last comes first.
+  for (std::size_t i = structure.nodes.size(); i-- > 0;) {
     const Structure::Node& node = structure.nodes[i];
     text += "  n" + std::to_string(i) + " [width=" + inches(node.width) +
             " height=" + inches(node.height) + (node.round ? " shape=ellipse" : "") +
             (at(dress.nodes, i).empty() ? "" : " ") + at(dress.nodes, i) + "];\n";
   }
-  for (std::size_t i = 0; i < structure.edges.size(); ++i) {
+  for (std::size_t i = structure.edges.size(); i-- > 0;) {
     const Structure::Edge& edge = structure.edges[i];
     text += "  n" + std::to_string(edge.from) + " -> n" + std::to_string(edge.to) + " [id=e" +
-            std::to_string(i) + (at(dress.edges, i).empty() ? "" : " ") + at(dress.edges, i) +
-            "];\n";
+            std::to_string(i) + (edge.short_and_straight ? " weight=4" : "") +
+            (at(dress.edges, i).empty() ? "" : " ") + at(dress.edges, i) + "];\n";
   }
   return text + "}\n";
 }

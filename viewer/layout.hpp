@@ -39,6 +39,7 @@ struct Structure {
   };
   struct Edge {
     int from = 0, to = 0;
+    bool short_and_straight = false;  // rather than others: from an op to its result
     bool operator==(const Edge&) const = default;
   };
   struct Cluster {

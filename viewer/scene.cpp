@@ -340,7 +340,7 @@ class DiagramMaker {
       diagram_.structure.nodes.push_back(box);
     }
     for (const Diagram::Edge& edge : diagram_.edges)
-      diagram_.structure.edges.push_back({edge.from, edge.to});
+      diagram_.structure.edges.push_back({edge.from, edge.to, edge.parts[0].slot < 0});
   }
 
   void measure_tensor(Diagram::Node& node, Structure::Node& box) const {
@@ -464,9 +464,18 @@ void put_arrow(Stroke& stroke) {
   if (stroke.reversed) std::reverse(stroke.curve.begin(), stroke.curve.end());
 }
 
-Point middle_of(const std::vector<Point>& curve) {
-  const std::size_t segments = (curve.size() - 1) / 3;
-  return segments % 2 == 1 ? on_curve(&curve[segments / 2 * 3], 0.5) : curve[segments / 2 * 3];
+// The middle of a text beside the middle of a curve: to its right, or above it where it is level.
+Point beside(const std::vector<Point>& curve, double width, double height) {
+  constexpr double gap = 5;
+  const Point* segment = &curve[(curve.size() - 1) / 3 / 2 * 3];
+  const Point middle = on_curve(segment, 0.5);
+  const Point before = on_curve(segment, 0.4), after = on_curve(segment, 0.6);
+  const double length = std::max(distance(before, after), 1e-6);
+  Point normal{(after.y - before.y) / length, -(after.x - before.x) / length};
+  if (normal.x < 0) normal = {-normal.x, -normal.y};
+  if (normal.x < 0.3) normal = {0, -1};
+  const double away = normal.x * width / 2 + std::abs(normal.y) * height / 2 + gap;
+  return {middle.x + normal.x * away, middle.y + normal.y * away};
 }
 
 // ---- The scene -----------------------------------------------------------------------------------
@@ -736,7 +745,7 @@ class SceneMaker {
         text = words::cut(words::pretty(facts->derivatives[slot]), longest_name);
     }
     if (text.empty() || stroke.curve.size() < 4) return std::nullopt;
-    const Point middle = middle_of(stroke.curve);
+    const Point middle = beside(stroke.curve, width_of(text, label_size), label_size);
     return Text{text,          {middle.x, middle.y + label_size * 0.35},
                 label_size,    Font::regular,
                 Align::middle, Role::active_edge};
