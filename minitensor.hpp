@@ -4626,6 +4626,15 @@ inline Node* Tensor::node() const {
   return r.node.get();
 }
 
+// `x.mul_(w)` saves x for w's gradient and then writes to it, so that is kept as a copy.
+inline void keep_what_is_overwritten(Node& node, const Tensor& x) {
+  for (int k = 0; k < node.saved.size(); ++k)
+    if (Saved& kept = node.saved[k]; kept.tensor.shares_storage_with(x)) {
+      kept.tensor = copy_of(kept.tensor);
+      kept.version = kept.tensor.version();
+    }
+}
+
 // Puts `result` in the place of x: its elements into x's memory, and its history into x's graph.
 inline void replace(const Tensor& x, Tensor result, const At& at) {
   const Quiet quiet;
@@ -4680,6 +4689,7 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
     const Pin pin(other.loc);
     result = recorded();
     node = result.node();
+    if (node) keep_what_is_overwritten(*result.node(), x);
     replace(x, result, at);
   } else {
     if (other.tensor && shares_memory(x, *other.tensor)) {

@@ -172,6 +172,27 @@ TEST_CASE("a write to a computed tensor becomes part of its history") {
   CHECK(values(x.grad()) == Values{6, 6});
 }
 
+TEST_CASE("a product and a quotient in place have gradients for both factors") {
+  const Tensor x = leaf({1., 2.}), w = leaf({3., 4.});
+  const Tensor y = x * 1;
+  y.mul_(w);
+  y.sum().backward();
+  CHECK(values(x.grad()) == Values{3, 4});
+  CHECK(values(w.grad()) == Values{1, 2});
+  x.zero_grad();
+  w.zero_grad();
+  const Tensor z = x * 1;
+  z[1] /= w[1];
+  z.sum().backward();
+  CHECK(values(x.grad()) == Values{1, 0.25});
+  CHECK(values(w.grad()) == Values{0, -0.125});
+  x.zero_grad();
+  const Tensor square = x * 1;
+  square.mul_(square);
+  square.sum().backward();
+  CHECK(values(x.grad()) == Values{2, 4});
+}
+
 TEST_CASE("a write of a recorded value makes plain data part of the graph") {
   const Tensor x = leaf({1., 2.});
   const Tensor t = zeros({2});

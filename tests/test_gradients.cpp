@@ -1,0 +1,392 @@
+// Every rule against central differences, over contiguous, transposed, sliced and broadcast inputs.
+// An operation is a row of the table below; an operation without a row fails, and so does one whose
+// rows would not notice a gradient that is wrong by one per cent.
+#include "tests/rules.hpp"
+#include "tests/tensors.hpp"
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+using In = std::vector<Tensor>;
+
+struct Row {
+  const char* op;  // the name in its facts
+  Function f;
+  std::vector<std::vector<Shape>> shapes;  // of the inputs, one list for each check
+  double low = -2, high = 2;
+  double eps = 1e-6;
+};
+
+const std::vector<std::vector<Shape>> one = {{{2, 3}}, {{}}, {{0}}, {{2, 0}}, {{4}}, {{2, 1, 3}}};
+const std::vector<std::vector<Shape>> two = {
+    {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{3}, {2, 3}},       {{2, 1}, {1, 3}}, {{}, {2, 2}},
+    {{2, 2}, {}},     {{}, {}},      {{2, 1, 2}, {3, 1}}, {{2, 0}, {1, 1}}, {{1}, {0}}};
+
+const std::vector<Row>& table() {
+  static const Tensor mask = tensor({{true, false, true}, {false, false, true}});
+  static const Tensor index = tensor({{0, 2, 0}, {1, 1, 2}});
+  static const std::vector<Row> rows = {
+      // ---- Arithmetic ----
+      {"add", [](const In& in) { return in[0] + in[1]; }, two},
+      {"add_number", [](const In& in) { return 2 + (in[0] + 1.5); }, one},
+      {"sub", [](const In& in) { return in[0] - in[1]; }, two},
+      {"sub_number", [](const In& in) { return in[0] - 1.5; }, one},
+      {"number_sub", [](const In& in) { return 1.5 - in[0]; }, one},
+      {"mul", [](const In& in) { return in[0] * in[1]; }, two},
+      {"mul_number", [](const In& in) { return 3 * in[0] * -1.5; }, one},
+      {"div", [](const In& in) { return in[0] / in[1]; }, two},
+      {"div_number", [](const In& in) { return in[0] / 1.5; }, one},
+      {"number_div", [](const In& in) { return 1.5 / in[0]; }, one},
+      {"pow", [](const In& in) { return pow(in[0], in[1]); }, two, 0.5, 2},
+      {"pow_number", [](const In& in) { return in[0].pow(3); }, one},
+      {"pow_number", [](const In& in) { return in[0].square() + in[0].pow(-1); }, one},
+      {"pow_number", [](const In& in) { return in[0].pow(0) + in[0].pow(1); }, one},
+      {"pow_number", [](const In& in) { return in[0].pow(0.5); }, one, 0.5, 2},
+      {"number_pow", [](const In& in) { return pow(1.5, in[0]); }, one},
+
+      // ---- One input ----
+      {"neg", [](const In& in) { return -in[0]; }, one},
+      {"abs", [](const In& in) { return in[0].abs(); }, one},
+      {"sign", [](const In& in) { return in[0].sign(); }, one},
+      {"exp", [](const In& in) { return in[0].exp(); }, one},
+      {"log", [](const In& in) { return in[0].log(); }, one, 0.5, 2},
+      {"sqrt", [](const In& in) { return in[0].sqrt(); }, one, 0.5, 2},
+      {"sin", [](const In& in) { return in[0].sin(); }, one},
+      {"cos", [](const In& in) { return in[0].cos(); }, one},
+      {"tanh", [](const In& in) { return in[0].tanh(); }, one},
+      {"sigmoid", [](const In& in) { return in[0].sigmoid(); }, one},
+      {"relu", [](const In& in) { return in[0].relu(); }, one},
+
+      // ---- Choices ----
+      {"maximum", [](const In& in) { return maximum(in[0], in[1]); }, two},
+      {"minimum", [](const In& in) { return minimum(in[0], in[1]); }, two},
+      {"where",
+       [](const In& in) { return where(mask, in[0], in[1]); },
+       {{{2, 3}, {2, 3}}, {{3}, {2, 1}}, {{}, {2, 3}}, {{2, 3}, {}}}},
+      {"where_number",
+       [](const In& in) { return where(mask, in[0], 0.5); },
+       {{{2, 3}}, {{3}}, {{}}}},
+      {"where_number",
+       [](const In& in) { return where(mask, 0.5, in[0]); },
+       {{{2, 3}}, {{3}}, {{}}}},
+
+      // ---- Reductions ----
+      {"sum", [](const In& in) { return in[0].sum(); }, one},
+      {"sum", [](const In& in) { return in[0].sum({-1}); }, {{{2, 3}}, {{4}}, {{}}, {{2, 0}}}},
+      {"sum",
+       [](const In& in) {
+         return in[0].sum({0, 2}, {.keepdim = true});
+       },
+       {{{2, 2, 3}}}},
+      {"mean", [](const In& in) { return in[0].mean(); }, {{{2, 3}}, {{}}, {{4}}}},
+      {"mean", [](const In& in) { return in[0].mean({0}, {.keepdim = true}); }, {{{2, 3}}, {{4}}}},
+      {"amax", [](const In& in) { return in[0].amax({-1}); }, {{{2, 3}}, {{4}}, {{}}}},
+      {"amax",
+       [](const In& in) {
+         return in[0].max() + in[0].amax({0, 1});
+       },
+       {{{2, 3}}}},
+      {"amin", [](const In& in) { return in[0].amin({0}, {.keepdim = true}); }, {{{2, 3}}, {{4}}}},
+      {"amin", [](const In& in) { return in[0].min(); }, {{{2, 3}}, {{}}}},
+      {"max", [](const In& in) { return in[0].max(1).values; }, {{{2, 3}}, {{2, 3, 2}}}},
+      {"max", [](const In& in) { return in[0].max(0, {.keepdim = true}).values; }, {{{4}}, {{}}}},
+      {"min", [](const In& in) { return in[0].min(-1).values; }, {{{2, 3}}, {{4}}, {{}}}},
+
+      // ---- Matrix product ----
+      {"matmul",
+       [](const In& in) { return in[0].matmul(in[1]); },
+       {{{2, 3}, {3, 2}},
+        {{3}, {3}},
+        {{2, 3}, {3}},
+        {{3}, {3, 2}},
+        {{2, 2, 3}, {3, 2}},
+        {{2, 2, 3}, {2, 3, 1}},
+        {{2, 2, 3}, {3}},
+        {{3}, {2, 3, 2}},
+        {{2, 3}, {2, 3, 2}},
+        {{2, 1, 2, 2}, {3, 2, 2}},
+        {{2, 0}, {0, 3}},
+        {{0, 2}, {2, 3}},
+        {{2, 3, 0}, {0, 4}},
+        {{2, 0, 3}, {3, 2}}}},
+
+      // ---- Views and copies ----
+      {"reshape",
+       [](const In& in) {
+         return in[0].reshape({3, 2}).exp();
+       },
+       {{{2, 3}}}},
+      {"reshape", [](const In& in) { return in[0].flatten(); }, one},
+      {"squeeze", [](const In& in) { return in[0].squeeze(); }, {{{2, 1, 3}}, {{1, 1}}, {{}}}},
+      {"squeeze", [](const In& in) { return in[0].squeeze(0); }, {{{1, 3}}, {{2, 3}}}},
+      {"unsqueeze", [](const In& in) { return in[0].unsqueeze(-1); }, one},
+      {"expand",
+       [](const In& in) {
+         return in[0].expand({4, 2, 3});
+       },
+       {{{2, 1}}, {{3}}, {{}}}},
+      {"expand",
+       [](const In& in) {
+         return in[0].expand({2, 0});
+       },
+       {{{2, 1}}, {{1}}}},
+      {"permute",
+       [](const In& in) {
+         return in[0].permute({2, 0, 1});
+       },
+       {{{2, 1, 3}}}},
+      {"transpose", [](const In& in) { return in[0].transpose(0, -1); }, one},
+      {"select", [](const In& in) { return in[0].select(1, -2); }, {{{2, 3}}, {{2, 2, 2}}}},
+      {"select", [](const In& in) { return in[0][1]; }, {{{2, 3}}, {{4}}}},
+      {"slice",
+       [](const In& in) { return in[0].slice(-1, 1, {}, 2); },
+       {{{2, 5}}, {{4}}, {{2, 0}}}},
+      {"slice", [](const In& in) { return in[0].slice(0, 2, 1); }, {{{4}}}},
+      {"clone", [](const In& in) { return in[0].clone(); }, one},
+      {"to", [](const In& in) { return in[0].to(float32); }, one, -2, 2, 1e-2},
+      {"cat",
+       [](const In& in) {
+         return cat({in[0], in[1], in[2]}, -1);
+       },
+       {{{2, 3}, {2, 1}, {2, 2}}, {{2}, {0}, {1}}}},
+      {"cat",
+       [](const In& in) {
+         return stack({in[0], in[0], in[1]}, 1);
+       },
+       {{{2, 3}, {2, 3}}}},
+
+      // ---- Gathering ----
+      {"gather", [](const In& in) { return in[0].gather(1, index); }, {{{2, 3}}, {{3, 4}}}},
+      {"gather", [](const In& in) { return in[0].gather(0, index); }, {{{3, 3}}}},
+      {"scatter",
+       [](const In& in) {
+         return scatter_new(in[0], index, {2, 4}, 1);
+       },
+       {{{2, 3}}}},
+
+      // ---- Writes ----
+      {"copy_",
+       [](const In& in) {
+         const Tensor y = in[0] * 1;
+         return y.copy_(in[1]) + 0;
+       },
+       {{{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{2}, {}}}},
+      {"write_into",
+       [](const In& in) {
+         const Tensor y = in[0] * 1;
+         y.slice(1, 0, {}, 2) = in[1];
+         return y;
+       },
+       {{{2, 3}, {2, 2}}, {{2, 3}, {2, 1}}, {{2, 3}, {}}}},
+      {"write_into",
+       [](const In& in) {
+         const Tensor y = in[0].t() * 1;
+         y[1] *= in[1].exp();
+         return y;
+       },
+       {{{2, 3}, {2}}, {{2, 3}, {}}}},
+      {"as_strided",
+       [](const In& in) {
+         const Tensor y = in[0] * 1;
+         const Tensor v = y.t().slice(0, 1);
+         y.mul_(3);
+         return v.exp();
+       },
+       {{{2, 3}}}},
+      {"as_strided",
+       [](const In& in) {
+         const Tensor y = in[0] * 1;
+         const Tensor v = y.expand({2, 2, 3});
+         y[0] = in[1];
+         return v * v;
+       },
+       {{{2, 3}, {3}}, {{2, 1}, {1}}}},
+
+      // ---- Composed operations: their rules are those above ----
+      {"softmax", [](const In& in) { return in[0].softmax(-1); }, {{{2, 3}}, {{4}}, {{}}}},
+      {"softmax", [](const In& in) { return in[0].softmax(0); }, {{{2, 3}}}},
+      {"log_softmax", [](const In& in) { return in[0].log_softmax(1); }, {{{2, 3}}}},
+      {"mse_loss", [](const In& in) { return mse_loss(in[0], in[1]); }, {{{2, 3}, {2, 3}}}},
+      {"cross_entropy",
+       [](const In& in) { return cross_entropy(in[0], tensor({2, 0})); },
+       {{{2, 3}}}},
+      {"cross_entropy",
+       [](const In& in) { return cross_entropy(in[0], tensor({-100, 1}), {.reduction = "sum"}); },
+       {{{2, 3}}}},
+      {"cross_entropy", [](const In& in) { return cross_entropy(in[0], tensor(1)); }, {{{3}}}},
+  };
+  return rows;
+}
+
+// ---- Inputs -------------------------------------------------------------------------------------
+
+enum class Layout { contiguous, transposed, sliced, broadcast };
+const std::vector<Layout> layouts = {Layout::contiguous, Layout::transposed, Layout::sliced,
+                                     Layout::broadcast};
+const char* const layout_names[] = {"contiguous", "transposed", "sliced", "broadcast"};
+
+// Random numbers between low and high that keep away from 0, where some functions have a kink.
+Tensor numbers(const Shape& shape, const Row& row) {
+  const Tensor x = rand(shape, {.dtype = float64}) * (row.high - row.low) + row.low;
+  return x + x.sign() * 0.2;
+}
+
+// A leaf that lies in memory as the layout says. In the layout `broadcast` its first axis is 1.
+Tensor input(Shape shape, Layout layout, const Row& row) {
+  Tensor x;
+  if (layout == Layout::transposed) {
+    Shape reversed, back;
+    for (int i = shape.size(); i-- > 0;) reversed.push_back(shape[i]), back.push_back(i);
+    x = numbers(reversed, row).permute(back);
+  } else if (layout == Layout::sliced && !shape.empty()) {
+    Shape longer = shape;
+    longer[shape.size() - 1] *= 2;
+    x = numbers(longer, row).slice(-1, 1, {}, 2);
+  } else {
+    if (layout == Layout::broadcast && !shape.empty() && shape[0] > 0) shape[0] = 1;
+    x = numbers(shape, row);
+  }
+  return x.detach().requires_grad_();
+}
+
+struct Check {
+  Function f;
+  In inputs;
+};
+Check check_of(const Row& row, const std::vector<Shape>& shapes, Layout layout) {
+  manual_seed(7);
+  Check check;
+  for (const Shape& shape : shapes) check.inputs.push_back(input(shape, layout, row));
+  check.f = [&row, shapes](const In& in) {
+    In whole;
+    for (std::size_t i = 0; i < in.size(); ++i) whole.push_back(in[i].expand(shapes[i]));
+    return row.f(whole);
+  };
+  return check;
+}
+
+// ---- The tests ----------------------------------------------------------------------------------
+
+TEST_CASE("every derivative equals central differences, however its inputs lie in memory") {
+  for (const Row& row : table())
+    for (const std::vector<Shape>& shapes : row.shapes)
+      for (Layout layout : layouts) {
+        CAPTURE(row.op, to_string(shapes[0]), layout_names[static_cast<int>(layout)]);
+        const Check check = check_of(row, shapes, layout);
+        CHECK(gradcheck(check.f, check.inputs, {.eps = row.eps}));
+      }
+}
+
+TEST_CASE("every second derivative equals central differences of the first") {
+  for (const Row& row : table()) {
+    if (row.eps != 1e-6) continue;  // `to` float32 is too coarse
+    for (const std::vector<Shape>& shapes : row.shapes)
+      for (Layout layout : {Layout::contiguous, Layout::broadcast}) {
+        CAPTURE(row.op, to_string(shapes[0]), layout_names[static_cast<int>(layout)]);
+        const Check check = check_of(row, shapes, layout);
+        // Squared, so that the gradient that arrives at the rule depends on the inputs as well.
+        CHECK(gradgradcheck([&](const In& in) { return check.f(in).square(); }, check.inputs));
+      }
+  }
+}
+
+TEST_CASE("every gradient has the shape and the dtype of its input") {
+  for (const Row& row : table())
+    for (const std::vector<Shape>& shapes : row.shapes)
+      for (DType dtype : {float32, float64}) {
+        CAPTURE(row.op, to_string(shapes[0]));
+        In inputs;
+        for (const Shape& shape : shapes)
+          inputs.push_back(rand(shape, {.dtype = dtype, .requires_grad = true}));
+        row.f(inputs).sum().backward();
+        for (const Tensor& x : inputs) {
+          REQUIRE(x.grad().defined());
+          CHECK(x.grad().shape() == x.shape());
+          CHECK(x.grad().dtype() == dtype);
+          CHECK(x.grad().is_contiguous());
+        }
+      }
+}
+
+TEST_CASE("the list of rules holds every row of facts in the header") {
+  CHECK(rules::names_of(rules::all()) == rules::names_in_header());
+}
+
+// A factor shows nothing where the gradient is 0 whatever the inputs are.
+bool always_zero(const char* derivative) { return std::string(derivative) == "0 * dy"; }
+
+bool table_catches(const Sabotage& sabotage) {
+  for (const Row& row : table()) {
+    if (std::string(row.op) != sabotage.op) continue;
+    const Check check = check_of(row, row.shapes[0], Layout::contiguous);
+    current.sabotage = &sabotage;
+    const bool caught = refused([&] { gradcheck(check.f, check.inputs, {.eps = row.eps}); });
+    current.sabotage = nullptr;
+    if (caught) return true;
+  }
+  return false;
+}
+
+TEST_CASE("a gradient that is wrong by one per cent is caught, for every rule and input") {
+  for (const Recipe* recipe : rules::all()) {
+    const Facts& facts = *recipe->facts;
+    for (int slot = 0; slot < 3; ++slot) {
+      const bool another_part = recipe == &recipe_of<rule::Cat>;  // each input has the same text
+      const char* derivative = facts.derivatives[static_cast<std::size_t>(another_part ? 0 : slot)];
+      if (!derivative || always_zero(derivative)) continue;
+      CAPTURE(facts.name, slot);
+      CHECK(table_catches({facts.name, slot}));
+    }
+  }
+}
+
+TEST_CASE("the gradients that are always zero are") {
+  const Tensor x = leaf({-1., 0., 2.});
+  x.sign().sum().backward();
+  CHECK(values(x.grad()) == Values{0, 0, 0});
+  const Tensor y = x * 1;
+  y.copy_(tensor({4., 5., 6.}));
+  x.zero_grad();
+  y.sum().backward();
+  CHECK(values(x.grad()) == Values{0, 0, 0});
+}
+
+TEST_CASE("an operation without a row in the table would be noticed") {
+  CHECK_FALSE(table_catches({"no such operation", 0}));
+  CHECK(table_catches({"mul", 1}));
+}
+
+// ---- gradcheck itself ---------------------------------------------------------------------------
+
+TEST_CASE("gradcheck names the element where a rule is wrong") {
+  const Tensor x = leaf({1., 2.}, float64);
+  const auto f = [](const Tensor& a) { return where(a > 1.5, a * a.detach(), a * a); };
+  CHECK(error_of([&] { return gradcheck(f, x); }) ==
+        "gradcheck: element 1 of input 0 has the gradient 2.472136, and central differences give "
+        "4.944272 at HERE.");
+}
+
+TEST_CASE("gradcheck wants float64") {
+  const Tensor x = leaf({1., 2.});
+  CHECK(error_of([&] { return gradcheck([](const Tensor& a) { return a * a; }, x); }) ==
+        "gradcheck: an input is float32, too coarse for small differences at HERE. Hint: make it "
+        "with {.dtype = float64}");
+}
+
+TEST_CASE("gradcheck notices outputs that are exchanged, and leaves the inputs as they were") {
+  const Tensor x = leaf({1., 2., 3.}, float64);
+  const auto turned = [](const Tensor& a) { return cat({a.slice(0, 1), a.slice(0, 0, 1)}) * a; };
+  CHECK(gradcheck(turned, x));
+  CHECK(values(x) == Values{1, 2, 3});
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("a constant has the gradient 0") {
+  const Tensor x = leaf({1., 2.}, float64);
+  CHECK(gradcheck([](const Tensor& a) { return a.detach().sign(); }, x));
+  CHECK(refused([&] { return gradcheck([](const Tensor& a) { return a.detach() * 2; }, x); }));
+}
+
+}  // namespace
