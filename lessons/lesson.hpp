@@ -10,8 +10,13 @@
 //   }
 //
 // The voice speaks through the observer (minitensor.hpp, chapter 14). In a terminal that is the
-// Narrator of lessons/player.hpp, which prints; in the viewer it is the Recorder, which records.
+// Narrator of lessons/narrator.hpp, which prints; in the viewer it is the Recorder, which records.
 // A lesson cannot tell the difference, and neither can the functions below.
+//
+// A lesson stands alone: g++ -std=c++20 -I. lessons/04_computation_graph.cpp lessons/main.cpp. What
+// it prints with --brief stands at its end, in lines that begin with "// expect: "; the tests hold
+// it to them, words exactly and numbers to 1e-4. Write one operation a statement: in which order
+// C++ runs two of them in one expression is the compiler's choice.
 #pragma once
 
 #include <algorithm>
@@ -104,11 +109,11 @@ inline Run& run() {
   return current;
 }
 
-// With nobody listening (a student's own main that includes this file) words are simply printed.
+// With nobody listening (a student's own main that includes this file) prose is simply printed.
 inline void note(const char* kind, const std::string& text, std::vector<double> numbers = {}) {
   if (mt::Observer* listener = mt::observer())
     listener->note(kind, text, numbers);
-  else if (std::string(kind) != "plotted")
+  else if (std::string(kind) == "said" || std::string(kind) == "asked")
     std::cout << text << '\n';
 }
 
@@ -164,9 +169,9 @@ inline void show(const mt::Tensor& x, std::string name = "", mt::Loc line = mt::
 // offers one hint after each wrong one.
 inline void ask(const std::string& question, double answer,
                 const std::vector<std::string>& hints = {}) {
-  std::string text = question;
-  for (const std::string& hint : hints) text += "\nHint: " + hint;
-  detail::note("asked", text, {answer});
+  for (const std::string& hint : hints)
+    detail::note("hint", hint);  // for the question that follows
+  detail::note("asked", question, {answer});
 }
 
 // A number that the reader may change: `standard`, or what `--knob name=value` says.

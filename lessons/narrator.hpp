@@ -180,6 +180,7 @@ class Narrator : public mt::Observer {
   void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
     const std::string what = kind;
     if (what == "plotted") return chart_.add(text, numbers[0], numbers[1]);
+    if (what == "hint") return hints_.push_back(text);
     finish_chart();
     if (what == "said") say_aloud(text);
     if (what == "asked") question(text, numbers[0]);
@@ -345,21 +346,17 @@ class Narrator : public mt::Observer {
     after_prose_ = true;
   }
 
-  // The first line of `text` is the question, each further one is a hint.
   void question(const std::string& text, double answer) {
-    std::istringstream lines(text);
-    std::string line;
-    std::getline(lines, line);
-    say_aloud(line);
-    while (person_) {
+    say_aloud(text);
+    const std::vector<std::string> hints = std::exchange(hints_, {});
+    for (std::size_t wrong = 0; person_ && wrong <= hints.size(); ++wrong) {
       const std::optional<double> reply = number_from_person();
       if (!reply) break;
       if (std::abs(*reply - answer) <= 1e-4 * std::max(1.0, std::abs(answer))) {
         out_ << "Right.\n";
         break;
       }
-      if (!std::getline(lines, line)) break;
-      out_ << wrapped("Not quite. " + line);
+      if (wrong < hints.size()) out_ << wrapped("Not quite. Hint: " + hints[wrong]);
     }
     out_ << "Answer: " << words::number(answer) << '\n';
   }
@@ -388,6 +385,7 @@ class Narrator : public mt::Observer {
   std::map<mt::Id, Sum> received_;       // in this pass, by the tensor's id
   std::set<mt::Id> has_let_go_;
   std::vector<OpenScope> scopes_;
+  std::vector<std::string> hints_;  // for the next question
   Chart chart_;
 };
 

@@ -212,7 +212,7 @@ TEST_CASE("what a lesson says goes to the observer that is set, and nothing is p
       notes);
   CHECK(out.text() == "");
   CHECK(notes.list == std::vector<std::string>{"said: Good morning.", "said: Look up.",
-                                               "asked: What is 1 + 1?\nHint: Count. 2",
+                                               "hint: Count.", "asked: What is 1 + 1? 2",
                                                "plotted: loss 0 0.5"});
 }
 
@@ -343,7 +343,9 @@ TEST_CASE("a person is offered a hint after each wrong answer, and told when it 
   std::ostringstream out;
   lesson::Narrator narrator(out, false, true);
   const double answer = 2;
-  narrator.note("asked", "What is 1 + 1?\nHint: Count.\nHint: Use your fingers.", {&answer, 1});
+  narrator.note("hint", "Count.", {});
+  narrator.note("hint", "Use your fingers.", {});
+  narrator.note("asked", "What is 1 + 1?", {&answer, 1});
   std::cin.rdbuf(before);
   CHECK(out.str() ==
         "\nWhat is 1 + 1?\n> A number, please.\n> Not quite. Hint: Count.\n> Right.\nAnswer: 2\n");
