@@ -46,7 +46,7 @@ class Window {
 
   bool open() const { return glfwWindowShouldClose(window_) == 0; }
   void close() const { glfwSetWindowShouldClose(window_, GLFW_TRUE); }
-  void title(const std::string& words) const { glfwSetWindowTitle(window_, words.c_str()); }
+  void title(const std::string& words);
   void copy(const std::string& words) const { glfwSetClipboardString(window_, words.c_str()); }
 
   // Waits for the mouse, a key, or news of the run, but at most so long; 0: does not wait.
@@ -69,8 +69,10 @@ class Window {
   void write_picture(const std::string& file) const;
 
   GLFWwindow* window_ = nullptr;
+  std::string title_;
   float scale_ = 1;
   bool touched_ = true;
+  bool repeats_ = false;  // the last key is being held down
   std::vector<Act> keys_;
 
   // What the mouse did since the last frame, in order.
@@ -144,6 +146,7 @@ void Window::on_key(GLFWwindow* window, int key, int scancode, int action, int m
   Window& self = of(window);
   if (action == GLFW_RELEASE) return;
   self.touched_ = true;
+  self.repeats_ = action == GLFW_REPEAT;
   struct Named {
     int key;
     Act act;
@@ -168,8 +171,10 @@ void Window::on_key(GLFWwindow* window, int key, int scancode, int action, int m
     self.keys_.push_back(Act::copy_command);
 }
 
-// Letters come as the keyboard's layout types them; with Control held none come.
+// Letters come as the keyboard's layout types them, behind the key; with Control held none come. A
+// letter that is held down counts once: it switches something.
 void Window::on_letter(GLFWwindow* window, unsigned letter) {
+  if (of(window).repeats_) return;
   if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
   if (letter == '-') of(window).keys_.push_back(Act::slower);
   for (const Key& key : all_keys)
@@ -195,6 +200,12 @@ void Window::take_mouse() {
   ImGui::GetIO().MousePos = mouse_now_.at;
   ImGui::GetIO().MouseDown[0] = mouse_now_.down;
 #endif
+}
+
+void Window::title(const std::string& words) {
+  if (words == title_) return;
+  title_ = words;
+  glfwSetWindowTitle(window_, words.c_str());
 }
 
 void Window::events(double at_most) {
@@ -289,6 +300,7 @@ class App {
   SourcePane source_;
   TimelineBar timeline_bar_;
   Frame graph_frame_;
+  float words_height_ = 0;  // of all the words, in the frame before
 
   int draw_frames_ = frames_after_input;  // that are still to be drawn without anything new
   double next_step_ = 0;                  // when play steps on
@@ -319,7 +331,8 @@ int App::run() {
     const double now = glfwGetTime();
     desk_.asked = window_.keys();
     obey();
-    if (session_.update(desk_, now) || window_.touched()) draw_frames_ = frames_after_input;
+    if (session_.update(desk_, now)) draw_frames_ = std::max(draw_frames_, 1);
+    if (window_.touched()) draw_frames_ = frames_after_input;
     play(now);
     if (!notice_.empty() && now > notice_until_) {
       notice_.clear();
@@ -336,7 +349,8 @@ int App::run() {
 
 // How long nothing may happen without being missed.
 double App::wait_for() const {
-  if (draw_frames_ > 0 || !scene_->settled || !options_.shot.empty()) return 1e-3;
+  if (draw_frames_ > 0 || !options_.shot.empty()) return 1e-3;
+  if (!scene_->settled) return 1.0 / 60;
   if (desk_.playing) return std::max(1e-3, next_step_ - glfwGetTime());
   if (!notice_.empty()) return std::max(1e-3, notice_until_ - glfwGetTime());
   return 0.35;  // the file may have been saved
@@ -556,8 +570,12 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
 
   draw_top_bar(paint, {0, 0, window.right, top}, (left + right) / 2, shown, desk_);
   lessons_.draw(paint, {0, top, left, top + list}, shown, desk_);
-  draw_words(paint, {0, top + list, left, desk}, shown, desk_);
-  output_.draw(paint, {0, desk, left, window.bottom}, shown, desk_);
+  // The words end where the graph does; long ones may have more, but the output keeps some lines.
+  const float least_output = window.bottom - paint.px(110);
+  const float words_end =
+      std::clamp(top + list + words_height_, desk, std::max(desk, least_output));
+  words_height_ = draw_words(paint, {0, top + list, left, words_end}, shown, desk_);
+  output_.draw(paint, {0, words_end, left, window.bottom}, shown, desk_);
   graph(paint, {left, top, right, desk}, shown);
   source_.draw(paint, {left, desk, right, window.bottom - bar}, shown, desk_);
   timeline_bar_.draw(paint, {left, window.bottom - bar, right, window.bottom}, shown, desk_);
@@ -599,6 +617,7 @@ void App::frame(const std::string& picture) {
   const Frame window{0, 0, size.x, size.y};
   paint.fill(window, theme.panel);
   const Shown shown = this->shown();
+  window_.title(shown.title + " - minitensor");
   if (desk_.presenting)
     lay_out_presenting(paint, window, shown);
   else

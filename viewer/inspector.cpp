@@ -427,7 +427,8 @@ class Inspector {
     if (timeline_.gradient(desk_.cursor, id).state != Gradient::State::not_yet)
       return "The backward pass starts here: " + timeline_.name(id) +
              " was asked for its own derivative.";
-    return "No recorded operation uses " + timeline_.name(id) + ", so nothing can arrive.";
+    return "No recorded operation uses " + timeline_.name(id) +
+           ": a gradient comes only when a backward pass starts here.";
   }
 
   struct Widths {
@@ -680,6 +681,7 @@ void draw_inspector(const Paint& paint, Frame frame, const Shown& shown, Desk& d
   const Pane pane(paint, "inspector", frame, paint.theme.panel);
   const float height = Inspector(paint, pane, shown, desk).draw(shown.inspected(desk));
   pane.grows(height);
+  pane.fade(paint.theme.panel, paint.px(28));
 }
 
 }  // namespace viewer

@@ -162,4 +162,16 @@ void Pane::scroll_to_show(float top, float bottom) const {
 
 void Pane::scroll_to_end() const { ImGui::SetScrollY(ImGui::GetScrollMaxY()); }
 
+void Pane::fade(ImU32 ground, float height) const {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImU32 clear = faded(ground, 0);
+  const float right = frame_.right - ImGui::GetStyle().ScrollbarSize;
+  if (ImGui::GetScrollY() < ImGui::GetScrollMaxY() - 1)
+    list.AddRectFilledMultiColor({frame_.left, frame_.bottom - height}, {right, frame_.bottom},
+                                 clear, clear, ground, ground);
+  if (ImGui::GetScrollY() > 1)
+    list.AddRectFilledMultiColor({frame_.left, frame_.top}, {right, frame_.top + height}, ground,
+                                 ground, clear, clear);
+}
+
 }  // namespace viewer

@@ -92,6 +92,7 @@ class Pane {
   void grows(float height) const;
   void scroll_to_show(float top, float bottom) const;  // distances from the origin
   void scroll_to_end() const;
+  void fade(ImU32 ground, float height) const;  // at an edge beyond which there is more
 
  private:
   Frame frame_;

@@ -17,7 +17,7 @@ void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& 
   const std::string where = "step " + timeline.label(desk.cursor) + " of " + std::to_string(steps);
   const Ink ink{Face::sans, 14, paint.theme.faint};
   const float words = paint.width(ink, where), gap = paint.px(13), pill = paint.px(84);
-  const float left = middle - (words + gap + pill) / 2;
+  const float left = std::round(middle - (words + gap + pill) / 2);
   const float base = frame.top + paint.px(28);
   paint.text({left, base}, ink, where);
   if (timeline.step(desk.cursor) == nullptr) return;
@@ -142,7 +142,7 @@ std::string step_in_words(const Timeline& timeline, Cursor cursor) {
   if (event == nullptr) return prose;
   const std::string indent = "\n    ";
   if (std::holds_alternative<Op>(event->what) && prose.find(" = ") != std::string::npos)
-    return indent + prose.substr(0, prose.find_last_not_of('.') + 1);
+    return indent.substr(1) + prose.substr(0, prose.find_last_not_of('.') + 1);
   const auto* arrived = std::get_if<Arrived>(&event->what);
   if (arrived == nullptr) return prose;
   const std::string receives = " receives ";
@@ -164,7 +164,7 @@ bool is_covered(const Desk& desk, const Timeline& timeline) {
 
 }  // namespace
 
-void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
+float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "words", frame, paint.theme.panel);
   const float room = frame.width() - paint.px(40);
   const ImVec2 start{frame.left + paint.px(20), pane.origin().y + paint.px(15)};
@@ -184,7 +184,11 @@ void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk&
   write(words.fresh ? ink.color : paint.theme.faint, words.text);
   if (shown.timeline.step(desk.cursor) == nullptr && !shown.timeline.steps().empty())
     write(paint.theme.faint, "Step with → and ←.");
-  pane.grows(at.y - start.y + paint.px(20));
+  if (shown.failed) write(paint.theme.warning, shown.status);
+  const float height = at.y - pane.origin().y + paint.px(10);
+  pane.grows(height);
+  pane.fade(paint.theme.panel, paint.px(28));
+  return height;
 }
 
 // The end of a long text, from the beginning of a line: laying out megabytes anew for each frame
@@ -207,6 +211,7 @@ void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const
   const float height = paint.paragraphs(at, frame.width() - paint.px(36), 20,
                                         {Face::mono, 13, paint.theme.text}, tail(printed));
   pane.grows(height + paint.px(60));
+  pane.fade(paint.theme.panel, paint.px(28));
   if (printed.size() != length_) pane.scroll_to_end();
   length_ = printed.size();
 }
@@ -273,6 +278,10 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
                now ? paint.theme.now_line : paint.theme.value_dim);
   paint.text_right({frame.left + paint.px(38), top + paint.px(18)},
                    {Face::mono, 13, paint.theme.faint}, std::to_string(number));
+  // Long code ends before the file's name.
+  const bool beside_name = top < frame.top + paint.px(22);
+  const float end = beside_name ? name_left_ : frame.right;
+  Paint::list().PushClipRect({row.left, row.top}, {end, row.bottom}, true);
   const std::string& text = lines_[static_cast<std::size_t>(number - 1)];
   const std::size_t comment = std::min(text.find("//"), text.size());
   const ImVec2 at{frame.left + paint.px(56), top + paint.px(18)};
@@ -280,6 +289,7 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
   const float used = paint.text(at, code, std::string_view(text).substr(0, comment));
   paint.text({at.x + used, at.y}, {Face::mono, 14, paint.theme.faint},
              std::string_view(text).substr(comment));
+  Paint::list().PopClipRect();
 }
 
 void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
@@ -304,17 +314,14 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
     length_ = source->second.size();
     split(source->second);
   }
-  const int count = static_cast<int>(lines_.size());
-  for (int number = 1; number <= count; ++number) row(paint, pane, number, shown, desk);
-  pane.grows(paint.px(26 * static_cast<float>(count)));
-
   const Ink ink{Face::sans, 12, paint.theme.faint};
   const std::string_view name = last_part(path_);
   const float right = frame.right - paint.px(24);
-  paint.fill({right - paint.width(ink, name) - paint.px(8), frame.top + paint.px(10),
-              frame.right - paint.px(16), frame.top + paint.px(34)},
-             paint.theme.desk, 4);
-  paint.text_right({right, frame.top + paint.px(28)}, ink, name);
+  name_left_ = right - paint.width(ink, name) - paint.px(12);
+  const int count = static_cast<int>(lines_.size());
+  for (int number = 1; number <= count; ++number) row(paint, pane, number, shown, desk);
+  pane.grows(paint.px(26 * static_cast<float>(count)));
+  paint.text_right({right, top + paint.px(14)}, ink, name);
 
   if (wanted == revealed_ || wanted.number == 0) return;
   revealed_ = wanted;

@@ -12,7 +12,8 @@
 namespace viewer {
 
 void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& shown, Desk& desk);
-void draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+// Answers the height that all of the words need.
+float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
 void draw_keys(const Paint& paint, Frame window, Desk& desk);
 void draw_notice(const Paint& paint, Frame canvas, std::string_view words);
 
@@ -51,8 +52,9 @@ class SourcePane {
   std::string path_;
   std::size_t length_ = 0;  // of the text that was split
   std::vector<std::string> lines_;
-  Line now_, linked_;  // of the step; of what is pointed at or selected
-  Line revealed_;      // the line that was last scrolled to
+  Line now_, linked_;    // of the step; of what is pointed at or selected
+  Line revealed_;        // the line that was last scrolled to
+  float name_left_ = 0;  // where the file's name begins
 };
 
 class TimelineBar {

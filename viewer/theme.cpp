@@ -120,7 +120,7 @@ ImU32 color_of(const Theme& theme, Role role) {
     case Role::scope_outline:
       return theme.scope_outline;
     case Role::active:
-      return theme.now;
+      return theme.now_line;
     case Role::factor:
       return theme.leaf;
     case Role::failed:
