@@ -12,6 +12,7 @@ using namespace lesson;
 LESSON("13_linear_regression", "Linear regression", "Learning") {
   const double lr = knob("lr", 0.1);
   const int64_t steps = 100;
+  const TwoColumns table = read_two_columns(data_file("hubble1929.csv"));  // for part 3
 
   say("1. Points whose line we know\n"
       "Take y = 2x + 1, blur it with a little noise, and forget the 2 and the 1. Can they be found "
@@ -82,7 +83,6 @@ LESSON("13_linear_regression", "Linear regression", "Learning") {
         "With a large one each step leaps over the valley and lands higher on the other side.");
 
   say("3. Measured points");
-  const TwoColumns table = read_two_columns(data_file("hubble1929.csv"));
   if (!data_was_given())
     say("In 1929 Edwin Hubble compared how far 24 nebulae are from us, in megaparsec, with the "
         "speed at which they recede, in km/s. A few come nearer: their velocity is negative.");
