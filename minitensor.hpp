@@ -516,14 +516,13 @@ static_assert(sizeof(Storage) <= storage_head);
 
 inline Ref<Storage> Storage::make(std::int64_t bytes, Device device) {
   const bool here = device.kind == Device::cpu;
+  std::byte* const there = here ? nullptr : allocate_on(device, bytes);
   const std::size_t size = storage_head + (here ? static_cast<std::size_t>(bytes) : 0);
   auto* storage = new (take_block(size)) Storage(device);
   storage->block_bytes_ = size;
   storage->bytes = bytes;
-  Ref<Storage> handle(storage);
-  storage->data =
-      here ? reinterpret_cast<std::byte*>(storage) + storage_head : allocate_on(device, bytes);
-  return handle;
+  storage->data = here ? reinterpret_cast<std::byte*>(storage) + storage_head : there;
+  return Ref<Storage>(storage);
 }
 
 inline Ref<Storage> Storage::around(void* data, std::int64_t bytes, std::function<void()> let_go) {
@@ -977,6 +976,8 @@ inline void check_sizes(const Shape& shape, const At& at) {
   if (elements > 1e15) fail(at, to_string(shape) + " has too many elements for any memory");
 }
 
+void check_device(Device device, const At& at);  // chapter 10
+
 // What every function that makes a tensor does first and last.
 inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
                            const TensorOptions& options, Loc loc) {
@@ -986,6 +987,7 @@ inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
     fail(at,
          std::string("only floating point tensors can require gradients, not ") + name_of(dtype),
          "write 2.0 instead of 2, or {.dtype = float32}");
+  check_device(options.device, at);
   return fresh(shape, dtype, options.device);
 }
 inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
@@ -1092,13 +1094,10 @@ class Nested {
     for (const Nested& item : list_) t = common_dtype(t, item.dtype());
     return t;
   }
-  template <class T>
-  T* write(T* to) const {
-    if (!is_list_) *to++ = number_.to<T>();
-    for (std::int64_t i = 0; values_ && i < count_; ++i)
-      *to++ = value_at_(values_, i).template to<T>();
-    for (const Nested& item : list_) to = item.write(to);
-    return to;
+  void append_to(std::vector<Scalar>& numbers) const {
+    if (!is_list_) numbers.push_back(number_);
+    for (std::int64_t i = 0; values_ && i < count_; ++i) numbers.push_back(value_at_(values_, i));
+    for (const Nested& item : list_) item.append_to(numbers);
   }
 
  private:
@@ -1122,11 +1121,17 @@ class Nested {
 inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc = Loc::here()) {
   const Shape shape = values.shape({"tensor", loc});
   const DType dtype = options.dtype.value_or(values.dtype());
+  check_device(options.device, {"tensor", loc});
   const Device device = std::exchange(options.device, cpu);
   Tensor x = begin_tensor("tensor", shape, dtype, options, loc);
-  visit(dtype,
-        [&](auto zero) { values.write(reinterpret_cast<decltype(zero)*>(x.elements().data)); });
-  if (device != cpu) x = x.to(device, loc).detach();
+  std::vector<Scalar> numbers;
+  values.append_to(numbers);
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = reinterpret_cast<T*>(x.elements().data);
+    for (const Scalar& number : numbers) *to++ = number.to<T>();
+  });
+  if (device != cpu) x = x.to(device, loc).detach(loc);
   return end_tensor(std::move(x), options, loc);
 }
 
@@ -2545,8 +2550,7 @@ class Pass {
 
  private:
   struct Stop {  // a place that the pass comes through: a node or a leaf
-    Stop(Id i, Node* n, Record* l) : id(i), node(n), leaf(l) {}
-    Id id;
+    Stop(Node* n, Record* l) : node(n), leaf(l) {}
     Node* node;
     Record* leaf;
     int first_edge = 0;    // of this node's inputs in edges_
@@ -2579,7 +2583,7 @@ class Pass {
   const Loc loc_;
   std::int64_t number_ = 0;
   Observer* watcher_ = nullptr;
-  std::vector<Stop> stops_;          // by falling id
+  std::vector<Stop> stops_;          // nodes by falling number, then leaves
   std::vector<std::int32_t> edges_;  // for each input of each node: its place in stops_, or -1
   std::vector<int> root_places_, asked_places_;
   std::vector<Tensor> results_;
@@ -2695,44 +2699,36 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
   find_needed();
 }
 
-// Every node and leaf that the roots depend on, by falling number. The walk keeps its own list of
-// what to look at next: the call stack would not be deep enough for a graph of a million nodes.
+// Every node that the roots depend on, by falling number, and then the leaves. The walk keeps its own
+// list of what to look at next: the call stack would not be deep enough for a million nodes.
 inline void Pass::collect() {
   const auto pass = static_cast<std::uint64_t>(number_);
-  std::vector<Node*> open;
-  std::vector<Stop> leaves;
-  auto meet_node = [&](Node* node) {
-    if (std::exchange(node->mark, pass) != pass) open.push_back(node);
-  };
-  auto meet_leaf = [&](Record* leaf) {
-    if (std::exchange(leaf->mark, pass) != pass) leaves.push_back(Stop(leaf->id, nullptr, leaf));
+  std::vector<Node*> open, nodes;
+  std::vector<Record*> leaves;
+  auto meet = [&](Node* node, Record* leaf) {
+    if (node && std::exchange(node->mark, pass) != pass) open.push_back(node);
+    if (leaf && std::exchange(leaf->mark, pass) != pass) leaves.push_back(leaf);
   };
   for (const Tensor& root : roots_) {
-    if (Node* node = root.node())
-      meet_node(node);
-    else
-      meet_leaf(root.handle().get());
+    Node* node = root.node();
+    meet(node, node ? nullptr : root.handle().get());
   }
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
-    stops_.push_back(Stop(node->id(), node, nullptr));
+    nodes.push_back(node);
     for (int slot = 0; slot < node->inputs.size(); ++slot) {
       const Edge& from = node->inputs[slot].from;
-      if (from.node)
-        meet_node(from.node.get());
-      else if (from.leaf)
-        meet_leaf(from.leaf.get());
+      meet(from.node.get(), from.leaf.get());
     }
   }
-  auto later = [](const Stop& a, const Stop& b) { return a.id > b.id; };
-  // A chain of nodes is met in the right order already; the leaves are few.
-  if (!std::is_sorted(stops_.begin(), stops_.end(), later))
-    std::sort(stops_.begin(), stops_.end(), later);
-  std::sort(leaves.begin(), leaves.end(), later);
-  const auto nodes = static_cast<std::ptrdiff_t>(stops_.size());
-  std::move(leaves.begin(), leaves.end(), std::back_inserter(stops_));
-  std::inplace_merge(stops_.begin(), stops_.begin() + nodes, stops_.end(), later);
+  auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
+  if (!std::is_sorted(nodes.begin(), nodes.end(), later))  // a chain is met in order already
+    std::sort(nodes.begin(), nodes.end(), later);
+  std::sort(leaves.begin(), leaves.end(), [](Record* a, Record* b) { return a->id > b->id; });
+  stops_.reserve(nodes.size() + leaves.size());
+  for (Node* node : nodes) stops_.push_back(Stop(node, nullptr));
+  for (Record* leaf : leaves) stops_.push_back(Stop(nullptr, leaf));
 }
 
 inline void Pass::number_edges() {
@@ -3027,6 +3023,12 @@ inline DType promote(const Tensor& a, Scalar n) {
   return kind_of(n.dtype()) > kind_of(a.dtype()) ? n.dtype() : a.dtype();
 }
 inline DType as_float(DType t) { return is_floating(t) ? t : float32; }
+
+inline void check_device(Device device, const At& at) {
+  if (device.kind == Device::cuda && !cuda_machine)
+    fail(at, "there is no device " + device.text() + ": this program was built without kernels.cu",
+         "stay on \"cpu\"");
+}
 
 // The same elements in another type; itself if it has that type already. Not recorded.
 inline Tensor converted(const Tensor& x, DType dtype) {
@@ -3956,14 +3958,18 @@ inline Tensor operator~(const Operand& a) {
 
 // ---- Choosing -----------------------------------------------------------------------------------
 
+inline void check_condition(const Tensor& condition, const At& at) {
+  check_together(at, {&condition});
+  if (condition.dtype() != boolean)
+    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
+         "compare first: x > 0");
+}
 // Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
 inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
                     Loc loc = Loc::here()) {
   const At at{"where", loc};
   check_together(at, {&condition, &a, &b});
-  if (condition.dtype() != boolean)
-    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
-         "compare first: x > 0");
+  check_condition(condition, at);
   const DType dtype = promote(a, b);
   const Shape shape =
       broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), at), condition.shape(), at);
@@ -3976,9 +3982,7 @@ inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
 inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc = Loc::here()) {
   const At at{"where", loc};
   check_together(at, {&condition, &a});
-  if (condition.dtype() != boolean)
-    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
-         "compare first: x > 0");
+  check_condition(condition, at);
   const DType dtype = promote(a, n);
   const Shape shape = broadcast_shapes(a.shape(), condition.shape(), at);
   Tensor y = fresh(shape, dtype, a.device());
@@ -3991,6 +3995,7 @@ inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc 
 inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   if (a.tensor && b.tensor) return where(condition, *a.tensor, *b.tensor, b.loc);
   if (a.tensor) return where(condition, *a.tensor, b.number, b.loc);
+  check_condition(condition, {"where", b.loc});
   const Pin pin(b.loc);
   if (b.tensor) return where(~condition, *b.tensor, a.number);
   return where(condition, full({}, a.number), b.number);
@@ -4474,6 +4479,7 @@ inline Tensor Tensor::to(DType dtype, Loc loc) const {
 inline Tensor Tensor::to(Device device, Loc loc) const {
   check_together({"to", loc}, {this});
   if (device == this->device()) return *this;
+  check_device(device, {"to", loc});
   Tensor y = fresh(shape(), dtype(), device);
   minitensor::copy(y.elements(), elements());
   return record<rule::To>(std::move(y), {this}, loc);
@@ -5196,11 +5202,12 @@ inline void manual_seed(std::uint64_t seed) { default_generator = Generator(seed
 template <class Draw>
 Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const TensorOptions& options,
                      Loc loc, Draw draw) {
+  check_device(options.device, {op, loc});
   TensorOptions here = options;
   here.device = cpu;
   Tensor x = begin_tensor(op, shape, dtype, here, loc);
   draw(x.elements());
-  if (options.device != cpu) x = x.to(options.device, loc).detach();
+  if (options.device != cpu) x = x.to(options.device, loc).detach(loc);
   return end_tensor(std::move(x), options, loc);
 }
 inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {

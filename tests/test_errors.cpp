@@ -1,0 +1,434 @@
+// Errors are part of the interface: each names the operation, the rule that was broken, the shapes
+// or types, the caller's line and a hint. HERE stands for the right file and line.
+#include <numeric>
+
+#include "tests/tensors.hpp"
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+// ---- Shapes -------------------------------------------------------------------------------------
+
+TEST_CASE("matmul says which sizes differ") {
+  const Tensor a = zeros({2, 3}), b = zeros({4, 5});
+  CHECK(error_of([&] { return a.matmul(b); }) ==
+        "matmul: inner sizes differ: [2, 3] x [4, 5] (3 vs 4) at HERE. Hint: transpose the "
+        "second?");
+  CHECK(error_of([&] { return matmul(a[0], zeros({4})); }) ==
+        "matmul: inner sizes differ: [3] x [4] (3 vs 4) at HERE. Hint: transpose the second?");
+  CHECK(error_of([&] { return a.matmul(tensor(1.0)); }) ==
+        "matmul: both inputs need at least one axis: [2, 3] x [] at HERE. Hint: multiply by a "
+        "number with *");
+  CHECK(error_of([&] {
+          return zeros({2, 2, 3}).matmul(zeros({4, 3, 2}));
+        }) ==
+        "matmul: shapes do not broadcast: [2] and [4] (2 vs 4 at axis -1) at HERE. Hint: sizes "
+        "must be equal or 1, counted from the last axis");
+}
+
+TEST_CASE("broadcasting says which sizes differ, and at which axis") {
+  const Tensor a = zeros({2, 3}), b = zeros({2, 4});
+  const std::string rule =
+      "shapes do not broadcast: [2, 3] and [2, 4] (3 vs 4 at axis -1) at HERE. Hint: sizes must "
+      "be equal or 1, counted from the last axis";
+  CHECK(error_of([&] { return a + b; }) == "add: " + rule);
+  CHECK(error_of([&] { return a - b; }) == "sub: " + rule);
+  CHECK(error_of([&] { return a * b; }) == "mul: " + rule);
+  CHECK(error_of([&] { return a / b; }) == "div: " + rule);
+  CHECK(error_of([&] { return pow(a, b); }) == "pow: " + rule);
+  CHECK(error_of([&] { return a < b; }) == "less: " + rule);
+  CHECK(error_of([&] { return maximum(a, b); }) == "maximum: " + rule);
+  CHECK(error_of([&] { return where(a > 0, a, b); }) == "where: " + rule);
+  CHECK(error_of([&] {
+          return zeros({3, 1, 2}) + zeros({2, 2, 2});
+        }).find("(3 vs 2 at axis -3)") != std::string::npos);
+}
+
+TEST_CASE("reductions say which axes there are") {
+  const Tensor x = zeros({2, 3});
+  CHECK(error_of([&] { return x.sum(2); }) ==
+        "sum: axis 2 is out of range for 2 dimensions at HERE. Hint: use -2 to 1");
+  CHECK(error_of([&] {
+          return x.mean({0, -2});
+        }) == "mean: an axis is named twice: [0, -2] at HERE.");
+  CHECK(error_of([&] { return x.max(-3); }) ==
+        "max: axis -3 is out of range for 2 dimensions at HERE. Hint: use -2 to 1");
+  CHECK(error_of([&] { return softmax(x, 2); }).find("axis 2 is out of range") !=
+        std::string::npos);
+  CHECK(error_of([] { return tensor(1.0).sum(1); }) ==
+        "sum: axis 1 is out of range for 0 dimensions at HERE. Hint: use -1 to 0");
+}
+
+TEST_CASE("the largest of nothing is an error") {
+  CHECK(error_of([] { return zeros({0}).max(); }) ==
+        "amax: nothing has no largest or smallest element: the shape is [0] at HERE.");
+  CHECK(error_of([] {
+          return zeros({2, 0}).min(1);
+        }) == "min: nothing has no largest or smallest element: the shape is [2, 0] at HERE.");
+  CHECK(error_of([] {
+          return zeros({0, 2}).argmax(0);
+        }) == "argmax: nothing has no largest or smallest element: the shape is [0, 2] at HERE.");
+  CHECK(zeros({0, 2}).max(1).values.shape() == Shape(0));
+}
+
+TEST_CASE("gather says which index is out of range") {
+  const Tensor x = zeros({2, 3});
+  CHECK(error_of([&] {
+          return x.gather(1, tensor({{0}, {3}}));
+        }) == "gather: index 3 is out of range for size 3 at HERE.");
+  CHECK(error_of([&] {
+          return x.gather(1, tensor({{0}, {-1}}));
+        }) == "gather: index -1 is out of range for size 3 at HERE.");
+  CHECK(error_of([&] { return x.gather(1, tensor({{0.}})); }) ==
+        "gather: the index is float32, not int64 at HERE.");
+  CHECK(error_of([&] { return x.gather(1, tensor({0})); }) ==
+        "gather: the index has shape [1], and the tensor [2, 3] at HERE.");
+  CHECK(error_of([&] {
+          return x.gather(1, zeros({3, 1}, {.dtype = int64}));
+        }) == "gather: the index [3, 1] is larger than [2, 3] at axis 0 at HERE.");
+}
+
+TEST_CASE("an index with too many numbers is refused") {
+  CHECK(error_of([] {
+          return zeros({2, 3}).at({0, 1, 2});
+        }) == "at: [0, 1, 2] has more indices than [2, 3] has axes at HERE.");
+}
+
+// ---- Types --------------------------------------------------------------------------------------
+
+TEST_CASE("matmul does not convert types silently") {
+  const Tensor a = zeros({2, 2}), b = zeros({2, 2}, {.dtype = float64});
+  CHECK(error_of([&] { return a.matmul(b); }) ==
+        "matmul: the dtypes differ: float32 and float64 at HERE. Hint: convert one with "
+        ".to(float64)");
+  CHECK(error_of([&] { return (a > 0).matmul(a > 0); }) ==
+        "matmul: it takes numbers, not bools at HERE. Hint: convert with .to(float32)");
+}
+
+TEST_CASE("integers and bools have no gradients") {
+  CHECK(error_of([] {
+          return tensor({1, 2}, {.requires_grad = true});
+        }) ==
+        "tensor: only floating point tensors can require gradients, not int64 at HERE. Hint: "
+        "write 2.0 instead of 2, or {.dtype = float32}");
+  CHECK(error_of([] {
+          return tensor({1, 2}).requires_grad_();
+        }) ==
+        "requires_grad_: only floating point tensors can require gradients, not int64 at HERE.");
+  CHECK(error_of([] { return (tensor({1.}) > 0).requires_grad_(); }).find("not bool at HERE") !=
+        std::string::npos);
+}
+
+TEST_CASE("the mean of integers says how to convert") {
+  CHECK(error_of([] {
+          return tensor({1, 2}).mean();
+        }) == "mean: the mean of int64 is not int64 at HERE. Hint: convert with .to(float32)");
+}
+
+TEST_CASE("operations that bools do not have say what to write") {
+  const Tensor mask = tensor({true, false});
+  CHECK(error_of([&] { return -mask; }) ==
+        "neg: it takes numbers, not bools at HERE. Hint: convert with .to(int64); for logic write "
+        "& | ^ ~");
+  CHECK(error_of([&] { return mask.abs(); }).find("abs: it takes numbers") == 0);
+  CHECK(error_of([&] { return mask.relu(); }).find("relu: it takes numbers") == 0);
+  CHECK(error_of([&] { return mask.pow(mask); }).find("pow: it takes numbers") == 0);
+  CHECK(error_of([&] { return 1.0 - mask; }) ==
+        "sub: bools are not subtracted at HERE. Hint: write a ^ b, or convert with .to(int64)");
+}
+
+TEST_CASE("logic takes bools, and says what was probably meant") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(error_of([&] { return x & x; }) ==
+        "&: it takes bools at HERE. Hint: compare first: (x > 0) & (x < 1)");
+  CHECK(error_of([&] { return x | true; }) ==
+        "|: it takes bools at HERE. Hint: compare first: (x < 0) | (x > 1)");
+  CHECK(error_of([&] { return x ^ 2; }) ==
+        "^: it takes bools at HERE. Hint: for a power write x.pow(2)");
+  CHECK(error_of([&] { return ~x; }) == "~: it takes bools at HERE. Hint: write x == 0");
+}
+
+TEST_CASE("a chained comparison is refused") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(error_of([&] { return 1 < x < 2; }) ==
+        "less: a bool is compared with a number that is neither 0 nor 1 at HERE. Hint: for 1 < x "
+        "< 2 write (1 < x) & (x < 2)");
+  CHECK(error_of([&] { return 5 >= (x > 1); }).find("greater_equal: ") == 0);
+  CHECK(((x > 1) > 0.5).to_vector<int>() == std::vector<int>{0, 1});
+  CHECK(((x > 1) == 2).to_vector<int>() == std::vector<int>{0, 0});
+}
+
+TEST_CASE("where takes a condition of bools") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(error_of([&] { return where(x, x, x); }) ==
+        "where: the condition is float32, not bool at HERE. Hint: compare first: x > 0");
+  CHECK(error_of([&] { return where(x, x, 0); }) ==
+        "where: the condition is float32, not bool at HERE. Hint: compare first: x > 0");
+  CHECK(error_of([&] { return where(x, 1, 0); }) ==
+        "where: the condition is float32, not bool at HERE. Hint: compare first: x > 0");
+  CHECK(error_of([&] { return where(x, 0, x); }).find("where: the condition is float32") == 0);
+}
+
+TEST_CASE("an integer to a negative power is refused") {
+  CHECK(error_of([] {
+          return tensor({1, 2}).pow(-1);
+        }) ==
+        "pow: an integer to a negative power is not an integer at HERE. Hint: convert with "
+        ".to(float32)");
+}
+
+TEST_CASE("a device that is not there is an error in words") {
+  CHECK(error_of([] { return Device("gpu"); }) ==
+        "device \"gpu\" is unknown. Hint: write \"cpu\", \"cuda\" or, for the second card, "
+        "\"cuda:1\"");
+  CHECK(error_of([] { return tensor({1.}).to("cuda"); }) ==
+        "to: there is no device cuda:0: this program was built without kernels.cu at HERE. Hint: "
+        "stay on \"cpu\"");
+  CHECK(error_of([] { return zeros({2}, {.device = cuda}); }).find("zeros: there is no device") ==
+        0);
+  CHECK(error_of([] { return randn({2}, {.device = cuda}); }).find("randn: there is no") == 0);
+  CHECK(error_of([] { return tensor({1.}, {.device = "cuda:1"}); }).find("tensor: there is no") ==
+        0);
+}
+
+// ---- Values -------------------------------------------------------------------------------------
+
+TEST_CASE("item wants one number") {
+  const Tensor x = zeros({2, 3});
+  CHECK(error_of([&] { return x.item(); }) ==
+        "item: a tensor of shape [2, 3] is not one number at HERE. Hint: reduce it first, with "
+        "sum() or mean(), or pick an element: x[0]");
+  CHECK(zeros({1, 1}).item() == 0);
+}
+
+TEST_CASE("a condition that is not one number names the line of the comparison") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(error_of([&] { return x > 1 ? 1 : 0; }) ==
+        "item: a tensor of shape [2] is not one number at HERE. Hint: reduce it first, with sum() "
+        "or mean(), or pick an element: x[0]");
+}
+
+TEST_CASE("data wants the type of the elements") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(x.data<float>()[1] == 2);
+  CHECK(error_of([&] { return x.data<double>(); }).find("data: the elements are float32") == 0);
+  CHECK(refused([] { return tensor({1}).data<int>(); }));
+}
+
+TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
+  const Tensor x = tensor({1., 2.}), none;
+  CHECK_FALSE(none.defined());
+  CHECK_FALSE(leaf(1.0).grad().defined());
+  CHECK(error_of([&] { return x + none; }) ==
+        "add: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
+        "defined() first");
+  CHECK(error_of([&] { return none.exp(); }).find("exp: an input is undefined") == 0);
+  CHECK(error_of([&] { return none - x; }).find("sub: an input is undefined") == 0);
+  CHECK(error_of([&] { return none.matmul(x); }).find("matmul: an input is undefined") == 0);
+  CHECK(error_of([&] { none.backward(); }).find("backward: an input is undefined") == 0);
+  CHECK(error_of([&] { x.add_(none); }).find("add_: an input is undefined") == 0);
+  CHECK(error_of([&] { return cat({x, none}); }).find("cat: an input is undefined") == 0);
+  for (const auto& use :
+       std::vector<std::function<void()>>{[&] { static_cast<void>(none.shape()); },
+                                          [&] { static_cast<void>(none.item()); },
+                                          [&] { static_cast<void>(bool(none)); },
+                                          [&] { static_cast<void>(none < 1); },
+                                          [&] { static_cast<void>(none.sum()); },
+                                          [&] { static_cast<void>(none[0]); },
+                                          [&] { static_cast<void>(~none); },
+                                          [&] { static_cast<void>(none & none); },
+                                          [&] { static_cast<void>(none.softmax(0)); },
+                                          [&] { none.zero_grad(); },
+                                          [&] { static_cast<void>(none.grad()); },
+                                          [&] { static_cast<void>(none.clone()); },
+                                          [&] { static_cast<void>(stack({none})); },
+                                          [&] { none.zero_(); },
+                                          [&] { static_cast<void>(where(x > 0, none, 1)); },
+                                          [&] { static_cast<void>(mse_loss(x, none)); },
+                                          [&] { static_cast<void>(grad(leaf(1.0), none)); },
+                                          [&] { static_cast<void>(-none); },
+                                          [&] { static_cast<void>(none.to(float64)); },
+                                          [&] { none.named("x"); }}) {
+    const std::string text = error_of(use);
+    CAPTURE(text);
+    CHECK(text.find("is undefined, as grad() is before a backward pass") != std::string::npos);
+  }
+  CHECK(to_string(none) == "tensor(undefined)");
+}
+
+// ---- Gradients ----------------------------------------------------------------------------------
+
+TEST_CASE("backward explains what it cannot do") {
+  const Tensor x = leaf({1., 2.}), plain = tensor(1.0);
+  CHECK(error_of([&] { plain.backward(); }) ==
+        "backward: this tensor does not require grad: nothing that leads to it was recorded at "
+        "HERE. Hint: make a leaf with {.requires_grad = true} and compute outside of NoGrad");
+  CHECK(error_of([&] { (x * x).backward(); }) ==
+        "backward: only a single number has an implied gradient of 1, and the shape is [2] at "
+        "HERE. Hint: reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
+  CHECK(error_of([&] { (x * x).backward(ones({3})); }) ==
+        "backward: the gradient has shape [3], and the tensor [2] at HERE.");
+  CHECK(refused([&] { (x * x).backward(ones({1})); }));
+  CHECK_FALSE(x.grad().defined());
+}
+
+TEST_CASE("grad explains what it cannot do") {
+  const Tensor x = leaf({1., 2.});
+  CHECK(error_of([&] { return grad(x * x, x); }).find("grad: only a single number") == 0);
+  CHECK(error_of([&] { return grad((x * x).sum(), tensor(1.0)); }) ==
+        "grad: an input does not require grad at HERE. Hint: make it with {.requires_grad = true}");
+}
+
+TEST_CASE("hooks and retained gradients need a gradient that will come") {
+  const Tensor x = tensor(1.0);
+  CHECK(error_of([&] { x.register_hook([](const Tensor&) {}); }) ==
+        "register_hook: this tensor does not require grad, so no gradient will come at HERE.");
+  CHECK(error_of([&] { x.retain_grad(); }) ==
+        "retain_grad: this tensor does not require grad, so no gradient will come at HERE.");
+}
+
+TEST_CASE("a gradient set by hand has to fit") {
+  const Tensor x = leaf({1., 2.});
+  CHECK(error_of([&] { x.set_grad(ones({3})); }) ==
+        "set_grad: the gradient of a [2] tensor has its shape and dtype, not [3] float32 at HERE.");
+  CHECK(refused([&] { x.set_grad(tensor({1, 2})); }));
+}
+
+// ---- Losses and random numbers ------------------------------------------------------------------
+
+TEST_CASE("cross_entropy says which shapes and classes go together") {
+  const Tensor logits = zeros({2, 3});
+  CHECK(error_of([&] {
+          return cross_entropy(logits, tensor({0, 3}));
+        }) == "cross_entropy: index 3 is out of range for size 3 at HERE.");
+  CHECK(error_of([&] {
+          return cross_entropy(logits, tensor({0, 1, 2}));
+        }) ==
+        "cross_entropy: the shapes [2, 3] and [3] do not fit at HERE. Hint: logits [N, C] go with "
+        "class numbers [N]");
+  CHECK(error_of([&] {
+          return cross_entropy(logits, tensor({0., 1.}));
+        }) ==
+        "cross_entropy: the target is float32, not class numbers in int64 at HERE. Hint: convert "
+        "with .to(int64)");
+  CHECK(error_of([&] { return mse_loss(logits, logits, {.reduction = "average"}); }) ==
+        "mse_loss: reduction is \"average\" at HERE. Hint: write \"mean\", \"sum\" or \"none\"");
+}
+
+TEST_CASE("an empty range of random integers is refused") {
+  CHECK(error_of([] { return randint(5, 5, {2}); }) ==
+        "randint: there is no integer from 5 to below 5 at HERE.");
+}
+
+TEST_CASE("an optimiser wants leaves that require grad") {
+  CHECK(error_of([] { return optim::SGD({tensor(1.0)}); }) ==
+        "SGD: a parameter is not a leaf that requires grad at HERE. Hint: make it with "
+        "{.requires_grad = true}");
+  CHECK(refused([] { return optim::SGD({leaf(1.0)}, {.lr = -1}); }));
+}
+
+// ---- Lines --------------------------------------------------------------------------------------
+
+// What line, in this file, the text of an error names.
+int line_in(const std::string& text) {
+  const std::string file = "test_errors.cpp:";
+  const std::size_t at = text.find(file);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + file.size());
+}
+int line_of_node(const Tensor& y) { return y.grad_fn()->line().line(); }
+
+TEST_CASE("an operator over several lines has the line of its right operand") {
+  const Tensor a = leaf({1., 2.}), b = zeros({3});
+  const int line = __LINE__;
+  // clang-format off
+  const std::string text = error_of([&] {
+    return a +
+           b;
+  });
+  // clang-format on
+  CHECK(line_in(text) == line + 4);
+}
+
+TEST_CASE("a file is named without its folders") {
+  const std::string text = error_of([] { return zeros({2}) + zeros({3}); });
+  CHECK(text.find('/') == std::string::npos);
+}
+
+TEST_CASE("what is inside a composed operation carries the line of its call") {
+  const Tensor x = leaf({{1., 2.}, {3., 4.}});
+  const Tensor y = softmax(x, 1);
+  const int line = __LINE__ - 1;
+  CHECK(line_of_node(y) == line);
+  const Node* division = y.grad_fn();
+  CHECK(division->inputs[0].from.node->loc.line() == line);
+  CHECK(
+      error_of([&] { return mse_loss(x, zeros({3})); }) ==
+      "sub: shapes do not broadcast: [2, 2] and [3] (2 vs 3 at axis -1) at HERE. Hint: sizes must "
+      "be equal or 1, counted from the last axis");
+}
+
+TEST_CASE("operators, methods, indices and functions carry the line of the caller") {
+  const Tensor x = leaf({1., 2.});
+  std::vector<std::pair<int, Tensor>> made;
+  const auto note = [&](int line, const Tensor& y) { made.emplace_back(line, y); };
+  note(__LINE__, x + 1);
+  note(__LINE__, 1 - x);
+  note(__LINE__, -x);
+  note(__LINE__, x.exp());
+  note(__LINE__, exp(x));
+  note(__LINE__, x.pow(3));
+  note(__LINE__, x[0]);
+  note(__LINE__, x.sum({0}));
+  note(__LINE__, x.reshape(2, 1));
+  note(__LINE__, x.view({1, 2}));
+  note(__LINE__, stack({x, x}));
+  note(__LINE__, where(x > 0, x, 0.0));
+  note(__LINE__, cross_entropy(x, tensor(1)));
+  note(__LINE__, max(x, x));
+  note(__LINE__, [&](auto y) { return y * 2; }(x));
+  for (const auto& [line, y] : made) {
+    INFO("expected line " << line << ", node " << y.grad_fn()->name());
+    CHECK(line_of_node(y) == line);
+  }
+}
+
+TEST_CASE("rows of a loop carry the line of the loop") {
+  const Tensor x = leaf({{1., 2.}, {3., 4.}});
+  for (const Tensor& row : x) CHECK(line_of_node(row) == __LINE__);
+}
+
+TEST_CASE("calls that come through the standard library carry the last line that did not") {
+  const std::vector<Tensor> parts = {leaf(1.0), leaf(2.0), leaf(3.0)};
+  const Tensor first = parts[0] * 1;
+  const int line = __LINE__ - 1;
+  const Tensor sum = std::accumulate(parts.begin() + 1, parts.end(), first);
+  CHECK(sum.item() == 6);
+  CHECK(line_of_node(sum) == line);
+}
+
+TEST_CASE("what a rule does carries the line of the operation that it belongs to") {
+  const Tensor x = leaf(2.0);
+  const Tensor y = x * x;
+  const int line = __LINE__ - 1;
+  const Tensor first = grad(y, x, {.create_graph = true})[0];
+  CHECK(line_of_node(first) == line);
+}
+
+// ---- Being told ---------------------------------------------------------------------------------
+
+TEST_CASE("an observer is told of a failure, with its text") {
+  struct Listener : Observer {
+    void failed(const char* op, const std::string& text, Loc line) override {
+      told = std::string(op) + " | " + text + " | " + line.text();
+    }
+    std::string told;
+  } listener;
+  Observer* const before = observe(&listener);
+  const std::string text = error_of([] { return zeros({2}) + zeros({3}); });
+  observe(before);
+  CHECK(listener.told.find("add | add: shapes do not broadcast") == 0);
+}
+
+}  // namespace
