@@ -4909,20 +4909,24 @@ inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc 
 // Made of operations that have their rules already; no derivative is written twice. Each opens a
 // scope of its name, so the viewer can draw it as one box or show what is inside.
 
+// The largest elements along an axis, as constants. Of nothing it is 0: what is made of it is empty.
+inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
+  if (x.numel() == 0) return zeros({}, {.dtype = x.dtype()});
+  return x.detach().amax({axis}, {.keepdim = true});
+}
+
 // The exponentials, scaled to sum to 1 along an axis. Subtracting the maximum first changes nothing
 // in the result and keeps exp() from overflowing.
 inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
   const Composed whole("softmax", loc);
-  const Tensor top = detach().amax({std::int64_t{axis}}, {.keepdim = true});
-  const Tensor shifted = *this - top;
+  const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor powers = shifted.exp();
   return titled("SoftmaxBackward0", powers / powers.sum({std::int64_t{axis}}, {.keepdim = true}));
 }
 // log(softmax(x)), without the detour over numbers too small to have a logarithm.
 inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
   const Composed whole("log_softmax", loc);
-  const Tensor top = detach().amax({std::int64_t{axis}}, {.keepdim = true});
-  const Tensor shifted = *this - top;
+  const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor total = shifted.exp().sum({std::int64_t{axis}}, {.keepdim = true});
   return titled("LogSoftmaxBackward0", shifted - total.log());
 }

@@ -1,0 +1,101 @@
+"""Makes operations.txt: what PyTorch computes at ordinary and at awkward numbers.
+
+    python3 tests/golden/operations.py > tests/golden/operations.txt      (made with PyTorch 1.13)
+
+A line is a name, a shape and the elements. For each operation: its value, and the gradients that
+its inputs receive where every element of the value receives 1.
+"""
+import itertools
+import torch
+
+inf, nan = float("inf"), float("nan")
+
+
+def write(name, x):
+    shape = ",".join(str(size) for size in x.shape) or "-"
+    print(name, shape, *["%.9g" % v for v in x.detach().flatten().tolist()])
+
+
+def run(name, f, *inputs):
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    y = f(*leaves)
+    write(name + ".y", y)
+    if not y.requires_grad:
+        return
+    y.backward(torch.ones_like(y))
+    for letter, x in zip("abc", leaves):
+        if x.grad is not None:
+            write(name + ".d" + letter, x.grad)
+
+
+# ---- One input, element by element
+
+awkward = torch.tensor([0.0, -0.0, 1, -1, 0.5, -2.5, 3, 0.3, 1e-8, -1e-30, 20, -20, 80, -80, 89, -104,
+                        1e30, -1e30, inf, -inf, nan])
+write("awkward", awkward)
+for name in ("neg abs sign exp log sqrt sin cos tanh sigmoid relu square".split()):
+    run(name, getattr(torch, name), awkward)
+for n in (0, 1, 2, 3, -1, -2, inf):
+    run("pow%g" % n, lambda a: a**n, awkward)
+no_minus_inf = awkward[awkward != -inf]  # of which PyTorch takes roots that IEEE 754 does not
+write("no_minus_inf", no_minus_inf)
+for n in (0.5, -0.5, 1.5):
+    run("pow%g" % n, lambda a: a**n, no_minus_inf)
+for n in (0, 1, 2, 0.5, -2):
+    run("base%g" % n, lambda a: torch.tensor(float(n)) ** a, awkward)
+for name, f in {"add2": lambda a: a + 2, "sub2": lambda a: a - 2, "rsub2": lambda a: 2 - a,
+                "mul0": lambda a: a * 0, "div0": lambda a: a / 0, "div2": lambda a: a / 2,
+                "rdiv2": lambda a: 2 / a, "rdiv0": lambda a: 0 / a}.items():
+    run(name, f, awkward)
+
+# ---- Two inputs
+
+few = [0.0, -0.0, 1, -2, 0.5, 3, inf, -inf, nan]
+left, right = torch.tensor(list(itertools.product(few, few))).T.contiguous()
+write("left", left)
+write("right", right)
+for name, f in {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
+                "maximum": torch.maximum, "minimum": torch.minimum, "less": torch.lt,
+                "less_equal": torch.le, "greater": torch.gt, "greater_equal": torch.ge,
+                "equal": torch.eq, "not_equal": torch.ne,
+                "where": lambda a, b: torch.where(a < b, a, b)}.items():
+    run(name, f, left, right)
+
+# ---- Reductions
+
+rows = torch.tensor([[1, 2, 3], [3, 3, -1], [0.0, -0.0, 0], [inf, 1, -inf], [-inf, -inf, -inf],
+                     [nan, 1, 2], [inf, inf, 0], [1000, 1000, -1000], [-inf, 0, 1]])
+write("rows", rows)
+for name, f in {"sum1": lambda a: a.sum(1), "sum0": lambda a: a.sum(0), "mean1": lambda a: a.mean(1, keepdim=True),
+                "max1": lambda a: a.max(1).values, "min1": lambda a: a.min(1).values,
+                "argmax1": lambda a: a.argmax(1), "softmax1": lambda a: a.softmax(1),
+                "log_softmax1": lambda a: a.log_softmax(1)}.items():
+    run(name, f, rows)
+for i in range(4):  # amax shares a tie
+    run("amax%d" % i, lambda a: a.amax(), rows[i])
+    run("amin%d" % i, lambda a: a.amin(), rows[i])
+run("maxnan", lambda a: a.max(), rows[5])
+run("minnan", lambda a: a.min(), rows[5])
+
+# ---- Matrix products
+
+torch.manual_seed(1)
+a, b = torch.randn(2, 3, 4), torch.randn(4, 5)
+write("matrices", a)
+write("matrix", b)
+run("matmul", torch.matmul, a, b)
+run("matmul_rows", torch.matmul, a[0], b)
+run("matmul_vector", torch.matmul, a, b.T[0].contiguous())
+run("dot", torch.matmul, a[0, 0], b.T[1].contiguous())
+
+# ---- Losses
+
+functional = torch.nn.functional
+logits, classes = torch.randn(4, 3) * 3, torch.tensor([2, 0, -100, 1])
+write("logits", logits)
+write("classes", classes)
+for reduction in ("mean", "sum", "none"):
+    run("cross_entropy_" + reduction,
+        lambda a: functional.cross_entropy(a, classes, reduction=reduction), logits)
+    run("mse_" + reduction,
+        lambda a: functional.mse_loss(a, torch.zeros(4, 3), reduction=reduction), logits)

@@ -1,0 +1,345 @@
+// Values and gradients of operations at ordinary and awkward numbers: zeros of both signs, numbers
+// that overflow, infinities, NaN, ties, and tensors without elements. What is right comes from
+// PyTorch 1.13 (golden/operations.py wrote golden/operations.txt), or was worked out by hand.
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tests/shell.hpp"
+#include "tests/tensors.hpp"
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+// ---- Golden values ------------------------------------------------------------------------------
+
+const std::map<std::string, Tensor>& golden() {
+  static const std::map<std::string, Tensor> tensors = [] {
+    std::map<std::string, Tensor> read;
+    std::istringstream text(shell::read_file(SOURCE_DIRECTORY "/tests/golden/operations.txt"));
+    for (std::string line; std::getline(text, line);) {
+      std::istringstream words(line);
+      std::string name, sizes, word;
+      words >> name >> sizes;
+      Shape shape;
+      std::istringstream list(sizes);
+      for (std::string size; sizes != "-" && std::getline(list, size, ',');)
+        shape.push_back(std::stoi(size));
+      Values numbers;
+      while (words >> word) numbers.push_back(std::strtod(word.c_str(), nullptr));
+      read[name] = tensor(numbers).reshape(shape);
+    }
+    return read;
+  }();
+  return tensors;
+}
+
+using In = std::vector<Tensor>;
+
+// Where ours differs: the sign of a NaN is NaN here and 0 in PyTorch.
+const std::set<std::string> differing = {"sign.y", "abs.da"};
+
+// Compares f at these inputs with the golden value and gradients of that name.
+void compare(const std::string& name, const Function& f, const std::vector<std::string>& inputs,
+             double rtol = 1e-6, double atol = 0) {
+  CAPTURE(name);
+  In leaves;
+  for (const std::string& input : inputs)
+    leaves.push_back(golden().at(input).clone().requires_grad_());
+  const Tensor y = f(leaves);
+  if (!differing.count(name + ".y"))
+    CHECK(difference(y.to(float32), golden().at(name + ".y"), rtol, atol) == "");
+  if (!y.requires_grad()) return;
+  y.backward(ones_like(y));
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const std::string gradient = name + ".d" + "abc"[i];
+    CAPTURE(gradient);
+    if (!golden().count(gradient) || differing.count(gradient)) continue;
+    CHECK(difference(leaves[i].grad(), golden().at(gradient), rtol, atol) == "");
+  }
+}
+
+TEST_CASE("functions of one number agree with PyTorch at awkward numbers") {
+  const std::map<std::string, Tensor (*)(const Tensor&)> functions = {
+      {"neg", [](const Tensor& a) { return -a; }},
+      {"abs", [](const Tensor& a) { return abs(a); }},
+      {"sign", [](const Tensor& a) { return sign(a); }},
+      {"exp", [](const Tensor& a) { return exp(a); }},
+      {"log", [](const Tensor& a) { return log(a); }},
+      {"sqrt", [](const Tensor& a) { return sqrt(a); }},
+      {"sigmoid", [](const Tensor& a) { return sigmoid(a); }},
+      {"relu", [](const Tensor& a) { return relu(a); }},
+      {"square", [](const Tensor& a) { return square(a); }},
+      {"pow0", [](const Tensor& a) { return a.pow(0); }},
+      {"pow1", [](const Tensor& a) { return a.pow(1); }},
+      {"pow2", [](const Tensor& a) { return a.pow(2); }},
+      {"pow3", [](const Tensor& a) { return a.pow(3); }},
+      {"pow-1", [](const Tensor& a) { return a.pow(-1); }},
+      {"pow-2", [](const Tensor& a) { return a.pow(-2); }},
+      {"powinf", [](const Tensor& a) { return a.pow(infinity); }},
+      {"base0", [](const Tensor& a) { return pow(0, a); }},
+      {"base1", [](const Tensor& a) { return pow(1, a); }},
+      {"base2", [](const Tensor& a) { return pow(2, a); }},
+      {"base0.5", [](const Tensor& a) { return pow(0.5, a); }},
+      {"base-2", [](const Tensor& a) { return pow(-2, a); }},
+      {"add2", [](const Tensor& a) { return a + 2; }},
+      {"sub2", [](const Tensor& a) { return a - 2; }},
+      {"rsub2", [](const Tensor& a) { return 2 - a; }},
+      {"mul0", [](const Tensor& a) { return a * 0; }},
+      {"div0", [](const Tensor& a) { return a / 0; }},
+      {"div2", [](const Tensor& a) { return a / 2; }},
+      {"rdiv2", [](const Tensor& a) { return 2 / a; }},
+      {"rdiv0", [](const Tensor& a) { return 0 / a; }},
+  };
+  // Two libraries' exp and pow may differ in the last bits of a float32, of 6e-8 each.
+  for (const auto& [name, f] : functions)
+    compare(
+        name, [&, f = f](const In& in) { return f(in[0]); }, {"awkward"}, 1e-6, 1e-38);
+  for (double n : {0.5, -0.5, 1.5}) {
+    std::ostringstream name;
+    name << "pow" << n;
+    compare(name.str(), [&](const In& in) { return in[0].pow(n); }, {"no_minus_inf"});
+  }
+  // The derivative of tanh is a difference of nearly equal numbers, and 1e30 is far beyond where
+  // float32 knows an angle.
+  for (const auto& [name, f] : std::map<std::string, Tensor (*)(const Tensor&)>{
+           {"sin", [](const Tensor& a) { return sin(a); }},
+           {"cos", [](const Tensor& a) { return cos(a); }},
+           {"tanh", [](const Tensor& a) { return tanh(a); }}})
+    compare(
+        name, [&, f = f](const In& in) { return f(in[0]); }, {"awkward"}, 1e-6, 1e-7);
+}
+
+TEST_CASE("functions of two numbers agree with PyTorch at all pairs of awkward numbers") {
+  const std::map<std::string, Tensor (*)(const Tensor&, const Tensor&)> functions = {
+      {"add", [](const Tensor& a, const Tensor& b) { return a + b; }},
+      {"sub", [](const Tensor& a, const Tensor& b) { return a - b; }},
+      {"mul", [](const Tensor& a, const Tensor& b) { return a * b; }},
+      {"div", [](const Tensor& a, const Tensor& b) { return a / b; }},
+      {"pow", [](const Tensor& a, const Tensor& b) { return pow(a, b); }},
+      {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+      {"minimum", [](const Tensor& a, const Tensor& b) { return minimum(a, b); }},
+      {"less", [](const Tensor& a, const Tensor& b) { return a < b; }},
+      {"less_equal", [](const Tensor& a, const Tensor& b) { return a <= b; }},
+      {"greater", [](const Tensor& a, const Tensor& b) { return a > b; }},
+      {"greater_equal", [](const Tensor& a, const Tensor& b) { return a >= b; }},
+      {"equal", [](const Tensor& a, const Tensor& b) { return a == b; }},
+      {"not_equal", [](const Tensor& a, const Tensor& b) { return a != b; }},
+      {"where", [](const Tensor& a, const Tensor& b) { return where(a < b, a, b); }},
+  };
+  for (const auto& [name, f] : functions)
+    compare(name, [&, f = f](const In& in) { return f(in[0], in[1]); }, {"left", "right"});
+}
+
+TEST_CASE("reductions agree with PyTorch, with infinities, NaN and ties") {
+  const std::map<std::string, Tensor (*)(const Tensor&)> functions = {
+      {"sum1", [](const Tensor& a) { return a.sum(1); }},
+      {"sum0", [](const Tensor& a) { return a.sum(0); }},
+      {"mean1", [](const Tensor& a) { return a.mean({1}, {.keepdim = true}); }},
+      {"max1", [](const Tensor& a) { return a.max(1).values; }},
+      {"min1", [](const Tensor& a) { return a.min(1).values; }},
+      {"argmax1", [](const Tensor& a) { return a.argmax(1); }},
+      {"softmax1", [](const Tensor& a) { return a.softmax(1); }},
+      {"log_softmax1", [](const Tensor& a) { return a.log_softmax(1); }},
+  };
+  // A softmax row's gradient is a difference of nearly equal numbers: 1e-7 of a probability.
+  for (const auto& [name, f] : functions)
+    compare(
+        name, [&, f = f](const In& in) { return f(in[0]); }, {"rows"}, 1e-6, 2e-7);
+  for (const char* row : {"0", "1", "2", "3"}) {
+    const int i = row[0] - '0';
+    const Tensor x = golden().at("rows")[i];
+    for (const std::string& name : {std::string("amax"), std::string("amin")}) {
+      CAPTURE(name, row);
+      const Tensor a = x.clone().requires_grad_();
+      const Tensor y = name == "amax" ? a.amax() : a.amin();
+      CHECK(difference(y.detach(), golden().at(name + row + ".y")) == "");
+      y.backward();
+      CHECK(difference(a.grad(), golden().at(name + row + ".da"), 1e-6) == "");
+    }
+  }
+  const Tensor a = golden().at("rows")[5].clone().requires_grad_();
+  a.max().backward();
+  CHECK(difference(a.grad(), golden().at("maxnan.da")) == "");
+  a.zero_grad();
+  a.min().backward();
+  CHECK(difference(a.grad(), golden().at("minnan.da")) == "");
+}
+
+TEST_CASE("matrix products agree with PyTorch") {
+  compare(
+      "matmul", [](const In& in) { return in[0].matmul(in[1]); }, {"matrices", "matrix"}, 1e-5,
+      1e-6);
+  const Tensor a = golden().at("matrices"), b = golden().at("matrix");
+  CHECK(difference(a[0].matmul(b), golden().at("matmul_rows.y"), 1e-5, 1e-6) == "");
+  CHECK(difference(a.matmul(b.t()[0]), golden().at("matmul_vector.y"), 1e-5, 1e-6) == "");
+  CHECK(difference(a[0][0].matmul(b.t()[1]), golden().at("dot.y"), 1e-5, 1e-6) == "");
+}
+
+TEST_CASE("losses agree with PyTorch") {
+  const Tensor classes = golden().at("classes").to(int64);
+  for (const char* how : {"mean", "sum", "none"}) {
+    compare(
+        std::string("cross_entropy_") + how,
+        [&](const In& in) { return cross_entropy(in[0], classes, {.reduction = how}); }, {"logits"},
+        1e-6, 1e-7);
+    compare(std::string("mse_") + how,
+            [&](const In& in) {
+              return mse_loss(in[0], zeros({4, 3}), {.reduction = how});
+            },
+            {"logits"});
+  }
+}
+
+// ---- Zeros --------------------------------------------------------------------------------------
+
+TEST_CASE("a zero keeps its sign where IEEE 754 says so") {
+  const auto negative = [](const Tensor& x) { return std::signbit(x.item<float>()); };
+  const Tensor zero = tensor(0.0), minus = tensor(-0.0);
+  CHECK(negative(-zero));
+  CHECK(negative(minus));
+  CHECK(negative(minus + minus));
+  CHECK_FALSE(negative(minus + zero));
+  CHECK(negative(minus * 1));
+  CHECK(negative(zero / -1));
+  CHECK(negative(sqrt(minus)));
+  CHECK_FALSE(negative(abs(minus)));
+  CHECK(negative(minus.clone()));
+  CHECK(negative(minus.to(float64)));
+  CHECK((1 / minus).item() == -infinity);
+}
+
+// ---- Tensors without elements, and without axes -------------------------------------------------
+
+TEST_CASE("operations on nothing give nothing, of the right shape") {
+  const Tensor x = zeros({2, 0, 3}, {.requires_grad = true});
+  CHECK((x + 1).shape() == Shape(2, 0, 3));
+  CHECK((x * zeros({3})).shape() == Shape(2, 0, 3));
+  CHECK((x + zeros({1, 1, 1})).shape() == Shape(2, 0, 3));
+  CHECK(x.exp().shape() == Shape(2, 0, 3));
+  CHECK((x > 0).shape() == Shape(2, 0, 3));
+  CHECK(x.reshape({0}).shape() == Shape(0));
+  CHECK(x.transpose(0, 2).shape() == Shape(3, 0, 2));
+  CHECK(x.sum(0).shape() == Shape(0, 3));
+  CHECK(difference(x.sum(1).detach(), zeros({2, 3})) == "");
+  CHECK(x.softmax(1).shape() == Shape(2, 0, 3));
+  CHECK(x.max(2).values.shape() == Shape(2, 0));
+  CHECK(refused([] { return zeros({2}) + zeros({0}); }));
+  (x * 2).sum().backward();
+  CHECK(x.grad().shape() == Shape(2, 0, 3));
+}
+
+TEST_CASE("reductions of nothing give their neutral element") {
+  const Tensor x = zeros({0});
+  CHECK(x.sum().item() == 0);
+  CHECK(std::isnan(x.mean().item()));
+  CHECK(difference(zeros({2, 0}).matmul(zeros({0, 3})), zeros({2, 3})) == "");
+  CHECK(mse_loss(x, x).shape() == Shape());
+}
+
+TEST_CASE("a 0-d tensor takes part in every operation") {
+  const Tensor x = leaf(2.0);
+  CHECK((x + 1).shape() == Shape());
+  CHECK((x + zeros({3})).shape() == Shape(3));
+  CHECK(x.sum().item() == 2);
+  CHECK(x.sum({-1}).item() == 2);
+  CHECK(x.mean({0}, {.keepdim = true}).shape() == Shape());
+  CHECK(x.max(0).values.item() == 2);
+  CHECK(x.max(0).indices.item() == 0);
+  CHECK(x.argmax(-1).item() == 0);
+  CHECK(x.softmax(0).item() == 1);
+  CHECK(x.reshape({1}).shape() == Shape(1));
+  CHECK(x.t().item() == 2);
+  CHECK(x.gather(0, tensor(0)).item() == 2);
+  CHECK(where(x > 1, x, 0).item() == 2);
+  CHECK(cross_entropy(leaf({1., 1.}), tensor(1)).item() == Approx(std::log(2.0)));
+}
+
+TEST_CASE("indices of extremes point at the first of equals, and at the first NaN") {
+  const Tensor x = tensor({{1., 5., 5.}, {not_a_number, 9., not_a_number}});
+  CHECK(x.max(1).indices.to_vector<int>() == std::vector<int>{1, 0});
+  CHECK(x.min(1).indices.to_vector<int>() == std::vector<int>{0, 0});
+  CHECK(x.argmax(1, {.keepdim = true}).shape() == Shape(2, 1));
+  CHECK(tensor({3, 1, 3}).max(0).indices.item() == 0);
+  CHECK(tensor({true, false}).min(0).indices.item() == 1);
+}
+
+// ---- Integers and bools -------------------------------------------------------------------------
+
+TEST_CASE("integers keep all their bits") {
+  const std::int64_t large = (std::int64_t{1} << 53) + 1;
+  CHECK((tensor(large) + 0).item<std::int64_t>() == large);
+  CHECK((tensor({large, std::int64_t{1}}).sum() - 1).item<std::int64_t>() == large);
+  CHECK(tensor({large}).max().item<std::int64_t>() == large);
+  CHECK((tensor(large) == large).item<bool>());
+  CHECK_FALSE((tensor(large) == large - 1).item<bool>());
+  CHECK(full({2}, large)[1].item<std::int64_t>() == large);
+  CHECK(arange(large, large + 2)[1].item<std::int64_t>() == large + 1);
+  CHECK(tensor({3, -3, 0}).pow(3).to_vector<int>() == std::vector<int>{27, -27, 0});
+  CHECK(tensor({2}).pow(tensor({-1})).item() == 0);
+}
+
+TEST_CASE("integer matrix products and comparisons are exact") {
+  const Tensor a = arange(6).reshape({2, 3});
+  CHECK(a.matmul(a.t()).to_vector<int>() == std::vector<int>{5, 14, 14, 50});
+  CHECK((a >= 3).sum().item() == 3);
+  CHECK((-a).abs().sum().item() == 15);
+  CHECK(a.relu().sum().item() == 15);
+  CHECK((a - 3).sign().to_vector<int>() == std::vector<int>{-1, -1, -1, 0, 1, 1});
+}
+
+TEST_CASE("logic of bools") {
+  const Tensor a = tensor({true, true, false, false}), b = tensor({true, false, true, false});
+  CHECK((a & b).to_vector<int>() == std::vector<int>{1, 0, 0, 0});
+  CHECK((a | b).to_vector<int>() == std::vector<int>{1, 1, 1, 0});
+  CHECK((a ^ b).to_vector<int>() == std::vector<int>{0, 1, 1, 0});
+  CHECK((~a).to_vector<int>() == std::vector<int>{0, 0, 1, 1});
+  CHECK((a & true).to_vector<int>() == std::vector<int>{1, 1, 0, 0});
+  CHECK((a + b).to_vector<int>() == std::vector<int>{1, 1, 1, 0});
+  CHECK((a * b).to_vector<int>() == std::vector<int>{1, 0, 0, 0});
+  CHECK(maximum(a, b).to_vector<int>() == std::vector<int>{1, 1, 1, 0});
+}
+
+// ---- SGD ----------------------------------------------------------------------------------------
+
+// The weight after each step of torch.optim.SGD from 1.0 with the gradients 1, 2, -1.
+TEST_CASE("SGD takes PyTorch's steps") {
+  struct Case {
+    optim::SGDOptions options;
+    Values weights;
+  };
+  for (const Case& one :
+       std::vector<Case>{{{.lr = 0.1}, {0.9, 0.7, 0.8}},
+                         {{.lr = 0.1, .momentum = 0.9}, {0.9, 0.61, 0.449}},
+                         {{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1},
+                          {0.89, 0.68655, 0.55001225}},
+                         {{.lr = 0.1, .momentum = 0.9, .nesterov = true}, {0.81, 0.349, 0.3041}}}) {
+    const Tensor w = leaf(1.0, float64);
+    optim::SGD optimizer({w}, one.options);
+    Values weights;
+    for (double gradient : {1.0, 2.0, -1.0}) {
+      optimizer.zero_grad();
+      (w * gradient).backward();
+      optimizer.step();
+      weights.push_back(w.item());
+    }
+    CHECK(difference(tensor(weights), tensor(one.weights), 1e-6) == "");
+  }
+}
+
+TEST_CASE("SGD leaves a weight without a gradient alone, and its rate can be changed") {
+  const Tensor w = leaf(1.0), unused = leaf(5.0);
+  optim::SGD optimizer({w, unused}, {.lr = 0.1});
+  (w * 2).backward();
+  optimizer.lr() = 0.5;
+  optimizer.step();
+  CHECK(w.item() == 0);
+  CHECK(unused.item() == 5);
+  CHECK(w.is_leaf());
+  optimizer.zero_grad();
+  CHECK_FALSE(w.grad().defined());
+}
+
+}  // namespace
