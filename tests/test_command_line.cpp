@@ -79,7 +79,6 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
     const auto answered = shell::run("unset DISPLAY; cd '" + folder.path().string() +
                                      "' && '" MINITENSOR_PROGRAM "' " + words);
     CHECK(answered.exit_code == 2);
-    CHECK(answered.err.rfind("minitensor: ", 0) == 0);
     CHECK(std::count(answered.err.begin(), answered.err.end(), '\n') == 1);
     CHECK(contains(answered.err, named));
   }
@@ -133,13 +132,13 @@ TEST_CASE(
   REQUIRE(exported.exit_code == 0);
   const std::vector<std::string> names = names_in(folder / "out");
   REQUIRE(names.size() == 20);  // steps 0 to 18, and the figure itself
-  CHECK(names.front() == "05_chain_rule.00.dot");
-  CHECK(names[18] == "05_chain_rule.18.dot");
+  CHECK(names.front() == "05_chain_rule.000.dot");
+  CHECK(names[18] == "05_chain_rule.018.dot");
   CHECK(names.back() == "05_chain_rule.dot");
-  const std::string last = shell::read_file(folder / "out" / "05_chain_rule.18.dot");
-  CHECK(contains(last, "7.0"));
-  CHECK(contains(last, "29.0"));
-  CHECK_FALSE(contains(shell::read_file(folder / "out" / "05_chain_rule.16.dot"), "7.0"));
+  const std::string last = shell::read_file(folder / "out" / "05_chain_rule.018.dot");
+  CHECK(contains(last, ">7.0<"));
+  CHECK(contains(last, ">29.0<"));
+  CHECK_FALSE(contains(shell::read_file(folder / "out" / "05_chain_rule.016.dot"), ">7.0<"));
   for (const std::string& name : names) CHECK(contains(exported.out, name + "\n"));
 }
 
@@ -167,8 +166,8 @@ TEST_CASE("export watches a program that is not ours, with its flags, arguments 
   CHECK(contains(exported.out, "dE/dv = 7"));
   const std::string figure = shell::read_file(folder / "out" / "own.dot");
   CHECK(contains(figure, "speed"));
-  CHECK(contains(figure, "12.25"));
-  CHECK(contains(figure, "7.0"));
+  CHECK(contains(figure, ">12.25<"));
+  CHECK(contains(figure, ">7.0<"));
 }
 
 TEST_CASE("export says how a program ended that did not simply finish") {

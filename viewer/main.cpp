@@ -237,8 +237,23 @@ int export_word(const Request& request) {
 // ---- view, shot ---------------------------------------------------------------------------------
 
 #ifdef MINITENSOR_WINDOW
-int open_window(const Request& request) {
-  (void)command_for(request);  // says what is wrong with it before a window opens
+const char* const no_window = "there is no display here";
+
+bool have_display() {
+#ifdef __linux__
+  auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  return is_set("DISPLAY") || is_set("WAYLAND_DISPLAY");
+#else
+  return true;
+#endif
+}
+
+// `instead`: what a reader can do where no window can be opened.
+int open_window(const Request& request, const std::string& shot, const std::string& instead) {
+  (void)command_for(request);  // says what is wrong with it
   AppOptions options;
   for (const LessonName& one : course())
     options.lessons.push_back({one.number, one.id, one.title, one.file});
@@ -254,28 +269,22 @@ int open_window(const Request& request) {
   options.present = request.has("--present");
   options.cover = request.has("--cover");
   options.select = request.value("--select", "");
-  options.shot = request.value("--shot", "");
+  options.shot = shot;
   options.width = static_cast<int>(request.number("--width", options.width, 200));
   options.height = static_cast<int>(request.number("--height", options.height, 200));
+  if (!have_display()) throw Mistake(no_window + instead);
   return run_app(options);
 }
-
-bool have_display() {
-#ifdef __linux__
-  auto is_set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0';
-  };
-  return is_set("DISPLAY") || is_set("WAYLAND_DISPLAY");
 #else
-  return true;
-#endif
-}
-const char* const no_window = "there is no display here";
-#else
-int open_window(const Request&) { return 2; }
-bool have_display() { return false; }
 const char* const no_window = "this build has no window (CMake said what it lacks)";
+
+bool have_display() { return false; }
+
+int open_window(const Request& request, const std::string&, const std::string&) {
+  (void)command_for(request);
+  throw Mistake(std::string(no_window) +
+                ": ./run lesson NAME and ./run export NAME --to out need none");
+}
 #endif
 
 Request with_first_lesson_if_none(Request request) {
@@ -283,23 +292,16 @@ Request with_first_lesson_if_none(Request request) {
   return request;
 }
 
-int view(const Request& typed) {
-  const Request request = with_first_lesson_if_none(typed);
-  (void)command_for(request);
-  if (!have_display())
-    throw Mistake(std::string(no_window) +
-                  ": ./run lesson NAME tells a lesson in the terminal, ./run export NAME --to " +
-                  "out writes figures, ./run shot NAME --to a.png draws the window into a file");
-  return open_window(request);
+int view(const Request& request) {
+  return open_window(with_first_lesson_if_none(request), "",
+                     ": ./run lesson NAME tells a lesson in the terminal, ./run export NAME --to "
+                     "out writes figures, ./run shot NAME --to a.png draws the window into a file");
 }
 
-int shot(const Request& typed) {
-  (void)command_for(typed);
-  if (!typed.has("--to")) throw Mistake("shot needs --to FILE.png");
-  if (!have_display()) throw Mistake(std::string(no_window) + "; ./run shot brings its own");
-  Request request = typed;
-  request.options["--shot"] = typed.value("--to", "");
-  return open_window(request);
+int shot(const Request& request) {
+  (void)command_for(request);
+  if (!request.has("--to")) throw Mistake("shot needs --to FILE.png");
+  return open_window(request, request.value("--to", ""), "; ./run shot brings its own");
 }
 
 // minitensor without a word.
