@@ -49,7 +49,7 @@ Command compiled(const std::string& file, const Tools& tools,
 struct RunOptions {
   bool echo = false;                // pass what the program prints on to our own standard output
   std::int64_t budget = 256 << 20;  // bytes of snapshots; beyond that new ones are statistics only
-  std::size_t most_events = 1 << 21;  // kept at once; an episode without end would fill the machine
+  std::size_t most_events = 1 << 20;  // kept at once; an episode without end would fill the machine
   // Called on the run's thread after each publication, at most about 30 times a second.
   std::function<void()> changed = {};
 };

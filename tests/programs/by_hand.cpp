@@ -38,8 +38,8 @@ int main(int count, char** words) {
     writer.write(said("two"));
     print("after");
   }
-  if (way == "million")
-    for (int i = 0; i < 1000000; ++i) writer.write(said(std::to_string(i)));
+  if (way == "count")
+    for (int i = 0; i < std::atoi(words[2]); ++i) writer.write(said(std::to_string(i)));
   if (way == "large") {  // 200 snapshots of 8,000 bytes
     for (Id storage = 1; storage <= 200; ++storage) {
       Snapshot snapshot;
