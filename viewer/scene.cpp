@@ -73,7 +73,7 @@ std::string as_range(const Value& value, int room) {
   if (range.nan > 0) return std::to_string(range.nan) + " nan";
   if (range.inf > 0) return std::to_string(range.inf) + " inf";
   const int each = std::max(3, (room - 3) / 2);
-  if (range.min == range.max) return "all " + brief(range.min, room - 4);
+  if (range.min == range.max) return "all " + brief(range.min + 0.0, room - 4);  // never -0
   return brief(range.min, each) + " … " + brief(range.max, each);
 }
 
@@ -125,7 +125,7 @@ std::string shape_text(const Seen& seen) {
   if (seen.dtype == DType::float64) text = "f64 " + text;
   if (seen.dtype == DType::int64) text = "int " + text;
   if (seen.dtype == DType::boolean) text = "bool " + text;
-  return seen.is_leaf ? text + " leaf" : text;
+  return seen.is_leaf && seen.requires_grad ? text + " leaf" : text;
 }
 
 std::string count_text(std::size_t n, const char* one, const char* many) {

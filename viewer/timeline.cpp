@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -1650,7 +1651,32 @@ std::vector<Id> Timeline::factors(Cursor cursor) const {
 
 namespace {
 
-// A value in a sentence: 3, or [1, 2], or "float32 [20, 30]".
+// "20 numbers", "[20, 30] numbers".
+std::string elements(const Value& value) {
+  std::string shape;
+  for (std::int64_t size : value.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+  if (value.shape.size() != 1) shape = "[" + shape + "]";
+  return shape + (value.dtype == DType::boolean ? " truth values" : " numbers");
+}
+
+// " (-2 … 2)": from the least to the greatest, where they are known and there are any.
+std::string range(const Value& value) {
+  double min = value.statistics.min, max = value.statistics.max;
+  bool known = value.kept == Value::Kept::statistics;
+  if (value.kept == Value::Kept::in_full)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(value.count()); ++i) {
+      const double element = value.at(i);
+      if (std::isnan(element)) return " (with nan)";
+      min = known ? std::min(min, element) : element;
+      max = known ? std::max(max, element) : element;
+      known = true;
+    }
+  if (!known || value.dtype == DType::boolean) return "";
+  if (value.statistics.nan > 0) return " (with nan)";
+  return " (" + words::number(min, 4) + " … " + words::number(max, 4) + ")";
+}
+
+// A value in a sentence: 3, or [1, 2], or "20 numbers (-2 … 2)".
 std::string in_prose(const Value& value) {
   constexpr std::int64_t few = 4;
   const auto one = [&](std::size_t i) {
@@ -1665,9 +1691,7 @@ std::string in_prose(const Value& value) {
       list += (i == 0 ? "" : ", ") + one(i);
     return "[" + list + "]";
   }
-  std::string shape;
-  for (std::int64_t size : value.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(size);
-  return "a tensor of shape [" + shape + "]";
+  return elements(value) + range(value);
 }
 
 bool is_number(const Value& value) {
@@ -1728,7 +1752,7 @@ class Sentence {
       const std::string& op = timeline_.op(*event).op;
       text += words::pretty(derivative(timeline_.facts(op), arrived.slot));
       text += equals(timeline_.edge_numbers(cursor_, *event, arrived.slot), in_prose(given));
-      text += " = " + in_prose(given) + " from " + plain_name(op);
+      text += " = " + in_prose(given) + " from " + plain_name(op) + box_around(*event);
     } else {
       text += in_prose(given);
     }
@@ -1763,6 +1787,13 @@ class Sentence {
 
  private:
   std::string name(Id tensor) const { return timeline_.name(tensor); }
+
+  // " in softmax", for an op inside a box that is closed unless the reader opens it.
+  std::string box_around(std::size_t op) const {
+    const std::optional<Id> box = timeline_.closed_around(op, {});
+    const ScopeOpens* opens = box ? timeline_.scope(*box) : nullptr;
+    return opens == nullptr ? "" : " in " + opens->name;
+  }
 
   // "2 × 3", when all inputs are numbers.
   std::string with_numbers(const Op& op) const {
