@@ -143,4 +143,31 @@ TEST_CASE("a forbidden edge is found, also through another file") {
   CHECK(forbidden_edges(sources) == expected);
 }
 
+// ---- Tests that nobody runs ---------------------------------------------------------------------
+
+TEST_CASE("every test file is built") {
+  const fs::path folder = fs::path(SOURCE_DIRECTORY) / "tests";
+  const std::string list = shell::read_file(folder / "CMakeLists.txt");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() != ".cpp") continue;
+    INFO(name);
+    CHECK(std::regex_search(list, std::regex("\\b" + name + "\\b")));
+  }
+}
+
+TEST_CASE("every test of the window is run") {
+  const fs::path folder = fs::path(SOURCE_DIRECTORY) / "tests";
+  const std::string list = shell::read_file(folder / "CMakeLists.txt");
+  const std::string script = shell::read_file(folder / "ui/test_window.py");
+  const std::regex test(R"(\ndef (\w+)\(open_viewer\))");
+  int found = 0;
+  for (std::sregex_iterator match(script.begin(), script.end(), test), end; match != end; ++match) {
+    INFO((*match)[1]);
+    CHECK(std::regex_search(list, std::regex("\\b" + (*match)[1].str() + "\\b")));
+    ++found;
+  }
+  CHECK(found > 0);
+}
+
 }  // namespace
