@@ -1478,11 +1478,12 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
 // 5. Walking memory
 // ================================================================================================
 //
-// A tensor has up to eight axes and any strides, but a processor is fast along one: a plain loop over
-// numbers that lie side by side. So the work is split in two. The *loop* knows a type and a formula,
-// and nothing of shapes. The *walk* knows nothing else: it takes several views of one shape and visits
-// their rows in step, like the mileage counter of a car. The last axis is the row. When a row is done,
-// the wheel before it turns by one, and a wheel that has come round turns the one before it.
+// A tensor has up to eight axes and any strides, but a processor is fast along one: a plain loop
+// over numbers that lie side by side. So the work is split in two. The *loop* knows a type and a
+// formula, and nothing of shapes. The *walk* knows nothing else: it takes several views of one
+// shape and visits their rows in step, like the mileage counter of a car. The last axis is the row.
+// When a row is done, the wheel before it turns by one, and a wheel that has come round turns the
+// one before it.
 //
 // Broadcasting needs no code at all: an axis of stride 0 meets the same element again and again.
 //
@@ -1529,7 +1530,8 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
   const Shape& strides = view[order_by]->strides;
   int order[Shape::capacity];
   for (int axis = 0, at; axis < shape.size(); ++axis) {
-    for (at = axis; at > 0 && strides[order[at - 1]] < strides[axis]; --at) order[at] = order[at - 1];
+    for (at = axis; at > 0 && strides[order[at - 1]] < strides[axis]; --at)
+      order[at] = order[at - 1];
     order[at] = axis;
   }
   for (int i = 0; i < shape.size(); ++i) {
@@ -1539,8 +1541,8 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
   }
 }
 
-// Adds an axis inside the others, or lets the last one swallow it: that goes if one step of the outer
-// axis is as long as all steps of the inner one, in every view.
+// Adds an axis inside the others, or lets the last one swallow it: that goes if one step of the
+// outer axis is as long as all steps of the inner one, in every view.
 inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) {
   if (size == 1) return;
   bool merges = axes > 0;
@@ -1599,14 +1601,15 @@ class Odometer {
   std::int64_t turned_[Walk::most_axes];
 };
 
-// A reference to whatever can be called with an X, for the length of one call. (A template parameter
-// would compile every walk anew for every use.)
+// A reference to whatever can be called with an X, for the length of one call. (A template
+// parameter would compile every walk anew for every use.)
 template <class X>
 class Calls {
  public:
   template <class F>
   Calls(const F& f)
-      : function_(&f), call_([](const void* function, X x) { (*static_cast<const F*>(function))(x); }) {}
+      : function_(&f),
+        call_([](const void* function, X x) { (*static_cast<const F*>(function))(x); }) {}
   void operator()(X x) const { call_(function_, x); }
 
  private:
@@ -1614,9 +1617,9 @@ class Calls {
   void (*call_)(const void*, X);
 };
 
-// Big walks are shared out among the processor's cores if the compiler was asked for OpenMP: each core
-// takes some of the outermost axis. What is done in one place must not touch another place; then the
-// result does not depend on the number of cores.
+// Big walks are shared out among the processor's cores if the compiler was asked for OpenMP: each
+// core takes some of the outermost axis. What is done in one place must not touch another place;
+// then the result does not depend on the number of cores.
 inline void share_out(const Walk& walk, [[maybe_unused]] std::int64_t numel,
                       Calls<const Walk&> work) {
 #ifdef _OPENMP
@@ -1635,7 +1638,7 @@ inline void share_out(const Walk& walk, [[maybe_unused]] std::int64_t numel,
   work(walk);
 }
 
-// ---- Rows ----
+// ---- Rows ---------------------------------------------------------------------------------------
 
 // What is done with a row: n elements; for each view the first of them and the step to the next, in
 // bytes.
@@ -1659,9 +1662,10 @@ inline void run_shared_out(const Walk& walk, Calls<const Row&> work) {
   share_out(walk, walk.numel(), [&](const Walk& share) { run_in_order(share, work); });
 }
 
-// Cuts an axis into pieces of `tile` elements. A piece is the new row, and their count becomes a wheel
-// at the place `at`. What does not fill a piece is walked at the end.
-inline void run_tiled(const Walk& walk, Calls<const Row&> work, int axis, std::int64_t tile, int at) {
+// Cuts an axis into pieces of `tile` elements. A piece is the new row, and their count becomes a
+// wheel at the place `at`. What does not fill a piece is walked at the end.
+inline void run_tiled(const Walk& walk, Calls<const Row&> work, int axis, std::int64_t tile,
+                      int at) {
   const std::int64_t tiles = walk.sizes[axis] / tile;
   std::int64_t steps[Walk::most_views], tile_steps[Walk::most_views];
   for (int v = 0; v < walk.views; ++v) {
@@ -1685,12 +1689,13 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
   // Many short rows, as in [100000, 3]: getting there would cost more than the work. A piece of the
   // longest axis makes a better row, even though its elements are not neighbours.
   if (last > 0 && walk.sizes[last] <= 4) {
-    const auto longest = static_cast<int>(std::max_element(walk.sizes, walk.sizes + last) - walk.sizes);
+    const auto longest =
+        static_cast<int>(std::max_element(walk.sizes, walk.sizes + last) - walk.sizes);
     if (walk.sizes[longest] >= 32) return run_tiled(walk, work, longest, 256, longest);
   }
-  // The rows of one view run across the rows of another, as in a + a.t(). Each element of a column lies
-  // in a cache line of its own, and by the time its neighbours are wanted, the line is gone. So we walk
-  // down in strips, so narrow that their lines stay.
+  // The rows of one view run across the rows of another, as in a + a.t(). Each element of a column
+  // lies in a cache line of its own, and by the time its neighbours are wanted, the line is gone.
+  // So we walk down in strips, so narrow that their lines stay.
   for (int v = 1; v < walk.views; ++v)
     for (int axis = 0; axis < last; ++axis)
       if (walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64)
@@ -1698,17 +1703,18 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
   run_shared_out(walk, work);
 }
 
-// ---- Loops ----
+// ---- Loops --------------------------------------------------------------------------------------
 
-// A loop over n elements that lie side by side: y[i] = f(a[i], ...). data[0] is y, then come the inputs.
-// The body of the loop is a struct with a static function `run`.
+// A loop over n elements that lie side by side: y[i] = f(a[i], ...). data[0] is y, then come the
+// inputs. The body of the loop is a struct with a static function `run`.
 //
-// g++ makes vector instructions of a loop at -O3, but hardly ever at the -O2 that most people type. So
-// each loop asks for it. An element depends on elements at its own place only, even where y is the same
-// as a; so the compiler may take them in any order.
+// g++ makes vector instructions of a loop at -O3, but hardly ever at the -O2 that most people type.
+// So each loop asks for it. An element depends on elements at its own place only, even where y is
+// the same as a; so the compiler may take them in any order.
 //
-// Without -march=native, the compiler must make do with what every processor has had since 2003. A body
-// that computes much is compiled a second time, for those since 2013, whose vectors are twice as long.
+// Without -march=native, the compiler must make do with what every processor has had since 2003. A
+// body that computes much is compiled a second time, for those since 2013, whose vectors are twice
+// as long.
 #if defined(__clang__)
 #define MINITENSOR_LOOP
 #define MINITENSOR_ANY_ORDER
@@ -1764,8 +1770,7 @@ MINITENSOR_LOOP void copy_spaced(std::int64_t n, std::byte* y, std::int64_t y_st
   } else if (a_step == 0 && y_step == side_by_side) {
     std::array<std::byte, bytes> same;
     std::memcpy(&same, a, bytes);
-    for (std::int64_t i = 0; i < n; ++i)
-      std::memcpy(y + i * side_by_side, &same, bytes);
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(y + i * side_by_side, &same, bytes);
   } else {
     for (std::int64_t i = 0; i < n; ++i) std::memcpy(y + i * y_step, a + i * a_step, bytes);
   }
@@ -1774,14 +1779,17 @@ MINITENSOR_LOOP void copy_spaced(std::int64_t n, std::byte* y, std::int64_t y_st
 // Copies n elements of any type.
 inline void copy_spaced(std::int64_t bytes, std::int64_t n, std::byte* y, std::int64_t y_step,
                         const std::byte* a, std::int64_t a_step) {
-  if (bytes == 8) copy_spaced<8>(n, y, y_step, a, a_step);
-  else if (bytes == 4) copy_spaced<4>(n, y, y_step, a, a_step);
-  else copy_spaced<1>(n, y, y_step, a, a_step);
+  if (bytes == 8)
+    copy_spaced<8>(n, y, y_step, a, a_step);
+  else if (bytes == 4)
+    copy_spaced<4>(n, y, y_step, a, a_step);
+  else
+    copy_spaced<1>(n, y, y_step, a, a_step);
 }
 
-// Runs a loop over a row. Elements that do not lie side by side go through a small buffer that stays in
-// the nearest cache; that is about as fast as a loop with strides would be, and keeps it to one loop
-// for a formula and a type.
+// Runs a loop over a row. Elements that do not lie side by side go through a small buffer that
+// stays in the nearest cache; that is about as fast as a loop with strides would be, and keeps it
+// to one loop for a formula and a type.
 inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* bytes) {
   bool dense[Walk::most_views], all_dense = true;
   for (int v = 0; v < views; ++v) all_dense &= dense[v] = row.steps[v] == bytes[v];
@@ -1801,7 +1809,8 @@ inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* b
     }
     loop(n, piece);
     if (!dense[0])
-      copy_spaced(bytes[0], n, row.data[0] + done * row.steps[0], row.steps[0], buffer[0], bytes[0]);
+      copy_spaced(bytes[0], n, row.data[0] + done * row.steps[0], row.steps[0], buffer[0],
+                  bytes[0]);
   }
 }
 
@@ -1814,9 +1823,9 @@ inline void run_loops(const Walk& walk, Loop loop) {
 // 6. Formulas
 // ================================================================================================
 //
-// What an operation does with single numbers: one functor a formula, one place for the processor and
-// the graphics card. A formula that has a meaning for some types only says so in its template head,
-// and the verbs of chapter 7 leave out the others.
+// What an operation does with single numbers: one functor a formula, one place for the processor
+// and the graphics card. A formula that has a meaning for some types only says so in its template
+// head, and the verbs of chapter 7 leave out the others.
 
 #ifdef __CUDACC__
 #define MINITENSOR_FORMULA __host__ __device__ static inline
@@ -1863,11 +1872,15 @@ struct Mul {
 };
 struct Div {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a, T b) { return a / b; }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a / b;
+  }
 };
 struct Pow {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a, T b) { return std::pow(a, b); }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::pow(a, b);
+  }
   template <Integer T>
   MINITENSOR_FORMULA T of(T a, T b) {
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
@@ -1879,39 +1892,55 @@ struct Pow {
 };
 struct Maximum {
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return a > b || a != a ? a : b; }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
 };
 struct Minimum {
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return a < b || a != a ? a : b; }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
 };
 struct Neg {
   template <class T>
-  MINITENSOR_FORMULA T of(T a) { return static_cast<T>(-wrapping<T>(a)); }
+  MINITENSOR_FORMULA T of(T a) {
+    return static_cast<T>(-wrapping<T>(a));
+  }
 };
 struct Abs {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::abs(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::abs(a);
+  }
   template <Integer T>
-  MINITENSOR_FORMULA T of(T a) { return a < 0 ? Neg::of(a) : a; }
+  MINITENSOR_FORMULA T of(T a) {
+    return a < 0 ? Neg::of(a) : a;
+  }
 };
 struct Sign {
   template <class T>
-  MINITENSOR_FORMULA T of(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
+  MINITENSOR_FORMULA T of(T a) {
+    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a;
+  }
 };
 struct Square {
   template <class T>
-  MINITENSOR_FORMULA T of(T a) { return Mul::of(a, a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return Mul::of(a, a);
+  }
 };
 struct Relu {
   template <class T>
-  MINITENSOR_FORMULA T of(T a) { return a <= T(0) ? T(0) : a; }
+  MINITENSOR_FORMULA T of(T a) {
+    return a <= T(0) ? T(0) : a;
+  }
 };
-// The four functions that training spends its time in, as polynomials. The library's own would do, but
-// they take one number at a time; a straight line of arithmetic, without a branch, is done for 4, 8 or
-// 16 numbers at once. Over all float32 they stay within 2 units in the last place (a test holds them to
-// it). The coefficients are those of Moshier's Cephes library. NaN takes every comparison as false,
-// and passes through.
+// The four functions that training spends its time in, as polynomials. The library's own would do,
+// but they take one number at a time; a straight line of arithmetic, without a branch, is done for
+// 4, 8 or 16 numbers at once. Over all float32 they stay within 2 units in the last place (a test
+// holds them to it). The coefficients are those of Moshier's Cephes library. NaN takes every
+// comparison as false, and passes through.
 
 MINITENSOR_FORMULA std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 MINITENSOR_FORMULA float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -1926,12 +1955,13 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
 MINITENSOR_FORMULA float fast_exp(float x) {
   x = pick(x > 89, 89, x);      // here the result is infinity,
   x = pick(x < -104, -104, x);  // and here 0
-  // Beyond 2^23 a float32 has no digits after the point, so adding this number rounds, and leaves the
-  // whole number n in the lowest bits.
-  constexpr float rounder = 12582912;  // 1.5 * 2^23
+  // Beyond 2^23 a float32 has no digits after the point, so adding this number rounds, and leaves
+  // the whole number n in the lowest bits.
+  constexpr float rounder = 12582912;               // 1.5 * 2^23
   const float shifted = x * 1.44269504f + rounder;  // log2(e)
   const float n = shifted - rounder;
-  const float r = x - n * 0.693359375f - n * -2.12194440e-4f;  // ln(2) in two parts: n times the first is exact
+  const float r =
+      x - n * 0.693359375f - n * -2.12194440e-4f;  // ln(2) in two parts: n times the first is exact
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
@@ -1939,14 +1969,15 @@ MINITENSOR_FORMULA float fast_exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1;
-  // 2^n is a float32 with n in its exponent. In two factors, for n from -150 to 128 do not fit in one.
+  // 2^n is a float32 with n in its exponent. In two factors, for n from -150 to 128 do not fit in
+  // one.
   const std::uint32_t whole = bits_of(shifted) - bits_of(rounder);
   const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(whole) >> 1);
   return p * float_of((half + 127) << 23) * float_of((whole - half + 127) << 23);
 }
 
-// Of the magnitude m, and then with the sign of x. Far from 0 by exp; near it that would cancel, and a
-// polynomial in m^2 serves.
+// Of the magnitude m, and then with the sign of x. Far from 0 by exp; near it that would cancel,
+// and a polynomial in m^2 serves.
 MINITENSOR_FORMULA float fast_tanh(float x) {
   constexpr std::uint32_t sign = 0x80000000;
   const float m = float_of(bits_of(x) & ~sign);
@@ -1961,8 +1992,8 @@ MINITENSOR_FORMULA float fast_tanh(float x) {
   return float_of(bits_of(pick(m < 0.625f, near, far)) | (bits_of(x) & sign));
 }
 
-// 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|), and q = e - e q gives it a few
-// more digits.
+// 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|), and q = e - e q gives it a
+// few more digits.
 MINITENSOR_FORMULA float fast_sigmoid(float x) {
   const float e = fast_exp(pick(x < 0, x, -x));
   const float q = e / (1 + e);
@@ -1997,97 +2028,137 @@ struct Exp {
   static constexpr bool computes_much = true;
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
-    if constexpr (std::is_same_v<T, float>) return fast_exp(a);
-    else return std::exp(a);
+    if constexpr (std::is_same_v<T, float>)
+      return fast_exp(a);
+    else
+      return std::exp(a);
   }
 };
 struct Expm1 {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::expm1(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::expm1(a);
+  }
 };
 struct Log {
   static constexpr bool computes_much = true;
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
-    if constexpr (std::is_same_v<T, float>) return fast_log(a);
-    else return std::log(a);
+    if constexpr (std::is_same_v<T, float>)
+      return fast_log(a);
+    else
+      return std::log(a);
   }
 };
 struct Log1p {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::log1p(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log1p(a);
+  }
 };
 struct Sqrt {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::sqrt(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sqrt(a);
+  }
 };
 struct Sin {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::sin(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sin(a);
+  }
 };
 struct Cos {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::cos(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::cos(a);
+  }
 };
 struct Tanh {
   static constexpr bool computes_much = true;
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
-    if constexpr (std::is_same_v<T, float>) return fast_tanh(a);
-    else return std::tanh(a);
+    if constexpr (std::is_same_v<T, float>)
+      return fast_tanh(a);
+    else
+      return std::tanh(a);
   }
 };
 struct Sigmoid {
   static constexpr bool computes_much = true;
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
-    if constexpr (std::is_same_v<T, float>) return fast_sigmoid(a);
-    else return T(1) / (T(1) + std::exp(-a));
+    if constexpr (std::is_same_v<T, float>)
+      return fast_sigmoid(a);
+    else
+      return T(1) / (T(1) + std::exp(-a));
   }
 };
 struct Erf {
   template <Real T>
-  MINITENSOR_FORMULA T of(T a) { return std::erf(a); }
+  MINITENSOR_FORMULA T of(T a) {
+    return std::erf(a);
+  }
 };
 struct Equal {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a == b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a == b;
+  }
 };
 struct NotEqual {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a != b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a != b;
+  }
 };
 struct Less {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a < b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a < b;
+  }
 };
 struct LessEqual {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a <= b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a <= b;
+  }
 };
 struct Greater {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a > b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a > b;
+  }
 };
 struct GreaterEqual {
   template <class T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a >= b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a >= b;
+  }
 };
 struct And {
   template <Truth T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a && b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a && b;
+  }
 };
 struct Or {
   template <Truth T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a || b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a || b;
+  }
 };
 struct Xor {
   template <Truth T>
-  MINITENSOR_FORMULA bool of(T a, T b) { return a != b; }
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return a != b;
+  }
 };
 struct Not {
   template <Truth T>
-  MINITENSOR_FORMULA bool of(T a) { return !a; }
+  MINITENSOR_FORMULA bool of(T a) {
+    return !a;
+  }
 };
 
 // Folding many numbers into one: the neutral element to start from, and how the next one joins.
@@ -2101,7 +2172,9 @@ struct Sum {
   template <class T>
   static constexpr T neutral = T(0);
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return Add::of(a, b); }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Add::of(a, b);
+  }
 };
 struct Prod {
   template <class T>
@@ -2109,7 +2182,9 @@ struct Prod {
   template <class T>
   static constexpr T neutral = T(1);
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return Mul::of(a, b); }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Mul::of(a, b);
+  }
 };
 struct Max {
   template <class T>
@@ -2118,7 +2193,9 @@ struct Max {
   static constexpr T neutral = Real<T> ? -std::numeric_limits<T>::infinity()
                                        : std::numeric_limits<T>::lowest();
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return Maximum::of(a, b); }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Maximum::of(a, b);
+  }
 };
 struct Min {
   template <class T>
@@ -2127,7 +2204,9 @@ struct Min {
   static constexpr T neutral = Real<T> ? std::numeric_limits<T>::infinity()
                                        : std::numeric_limits<T>::max();
   template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) { return Minimum::of(a, b); }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return Minimum::of(a, b);
+  }
 };
 struct Any {
   template <class T>
@@ -2135,7 +2214,9 @@ struct Any {
   template <class T>
   static constexpr T neutral = false;
   template <Truth T>
-  MINITENSOR_FORMULA T of(T a, T b) { return a || b; }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a || b;
+  }
 };
 struct All {
   template <class T>
@@ -2143,10 +2224,13 @@ struct All {
   template <class T>
   static constexpr T neutral = true;
   template <Truth T>
-  MINITENSOR_FORMULA T of(T a, T b) { return a && b; }
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return a && b;
+  }
 };
 
-// The number of a formula is its place in this list; another machine keeps its tables in this order.
+// The number of a formula is its place in this list; another machine keeps its tables in this
+// order.
 template <class... F>
 struct List {
   static constexpr int size = sizeof...(F);
@@ -2169,18 +2253,21 @@ constexpr int number_of = Every::index_of<F>();
 // From one type to another: towards zero, as to_integer says; and everything but 0 is true.
 template <class Y, class A>
 MINITENSOR_FORMULA Y converted(A a) {
-  if constexpr (std::is_same_v<Y, bool>) return a != A(0);
-  else if constexpr (Integer<Y> && Real<A>) return to_integer(static_cast<double>(a));
-  else return static_cast<Y>(a);
+  if constexpr (std::is_same_v<Y, bool>)
+    return a != A(0);
+  else if constexpr (Integer<Y> && Real<A>)
+    return to_integer(static_cast<double>(a));
+  else
+    return static_cast<Y>(a);
 }
 
 // ================================================================================================
 // 7. Machines
 // ================================================================================================
 //
-// A machine can hold elements and work on them, with about a dozen verbs. Everything a tensor does is
-// made of these. Below are the verbs of the processor. Another machine brings a table of the same
-// verbs, and a View whose device is that machine sends the verb there. The table cannot take a
+// A machine can hold elements and work on them, with about a dozen verbs. Everything a tensor does
+// is made of these. Below are the verbs of the processor. Another machine brings a table of the
+// same verbs, and a View whose device is that machine sends the verb there. The table cannot take a
 // formula as a template argument, so it takes the formula's number.
 
 struct Machine {
@@ -2206,11 +2293,13 @@ struct Machine {
 // kernels.cu puts its table here when it is linked in.
 inline const Machine* cuda_machine = nullptr;
 
-// The table that a device's verbs go through; null for the processor, whose verbs are called directly.
+// The table that a device's verbs go through; null for the processor, whose verbs are called
+// directly.
 inline const Machine* machine(Device device) {
   if (device.kind == Device::cpu) return nullptr;
   if (!cuda_machine)
-    throw Error("there is no " + device.text() + " in this program. Hint: build it with kernels.cu");
+    throw Error("there is no " + device.text() +
+                " in this program. Hint: build it with kernels.cu");
   return cuda_machine;
 }
 
@@ -2219,13 +2308,13 @@ inline std::byte* allocate_on(Device device, std::int64_t bytes) {
 }
 inline void release_on(Device device, std::byte* data) { machine(device)->release(device, data); }
 
-// ---- Memory ----
+// ---- Memory -------------------------------------------------------------------------------------
 //
-// A program asks for blocks of the same few sizes again and again: a graph of numbers takes and gives
-// back three for each operation. So each thread keeps what it was given, one list for each size, and
-// gives it out again: a few instructions instead of a trip to the system. A block may be given back by
-// another thread than the one which took it. (All blocks begin at a multiple of 64 bytes: a cache
-// line, and the widest vector.)
+// A program asks for blocks of the same few sizes again and again: a graph of numbers takes and
+// gives back three for each operation. So each thread keeps what it was given, one list for each
+// size, and gives it out again: a few instructions instead of a trip to the system. A block may be
+// given back by another thread than the one which took it. (All blocks begin at a multiple of 64
+// bytes: a cache line, and the widest vector.)
 
 // AddressSanitizer finds a use after free only if free is really called.
 #if defined(__SANITIZE_ADDRESS__)
@@ -2239,7 +2328,8 @@ inline void release_on(Device device, std::byte* data) { machine(device)->releas
 #define MINITENSOR_KEEPS_BLOCKS 1
 #endif
 
-// Sizes go up in steps of 64 bytes to 256, then in four steps per doubling: 320, 384, 448, 512, 640,
+// Sizes go up in steps of 64 bytes to 256, then in four steps per doubling: 320, 384, 448, 512,
+// 640,
 // ... So a block is at most a quarter larger than it must be.
 struct BlockSize {
   explicit constexpr BlockSize(std::size_t wanted) {
@@ -2305,7 +2395,7 @@ inline void give_block(void* block, std::size_t wanted) {
   kept_blocks.first[size.number] = block;
 }
 
-// ---- Element by element ----
+// ---- Element by element -------------------------------------------------------------------------
 
 template <class F, class T>
 struct MapBody {
@@ -2336,13 +2426,17 @@ using PerDType = std::array<Thing, 4>;
 // A formula has a loop for each dtype, except where it has no meaning.
 template <class F, class T>
 constexpr Loop map_loop() {
-  if constexpr (requires { F::of(T()); }) return Loop::of<MapBody<F, T>>();
-  else return {};
+  if constexpr (requires { F::of(T()); })
+    return Loop::of<MapBody<F, T>>();
+  else
+    return {};
 }
 template <class F, class T>
 constexpr Loop zip_loop() {
-  if constexpr (requires { F::of(T(), T()); }) return Loop::of<ZipBody<F, T>>();
-  else return {};
+  if constexpr (requires { F::of(T(), T()); })
+    return Loop::of<ZipBody<F, T>>();
+  else
+    return {};
 }
 template <class F>
 constexpr PerDType<Loop> map_loops = {map_loop<F, float>(), map_loop<F, double>(),
@@ -2354,12 +2448,13 @@ constexpr PerDType<Loop> zip_loops = {zip_loop<F, float>(), zip_loop<F, double>(
 template <class Thing>
 const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
   const Thing& thing = things[static_cast<std::size_t>(dtype)];
-  if (!thing) throw Error(std::string("this has no meaning for elements of type ") + name_of(dtype));
+  if (!thing)
+    throw Error(std::string("this has no meaning for elements of type ") + name_of(dtype));
   return thing;
 }
 
-// y = F(a). Here and below all views have one shape, and one dtype except where y holds truth values.
-// y may be the same view as an input, but must not overlap one in another way.
+// y = F(a). Here and below all views have one shape, and one dtype except where y holds truth
+// values. y may be the same view as an input, but must not overlap one in another way.
 template <class F>
 void map(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->map(formula::number_of<F>, y, a);
@@ -2392,9 +2487,9 @@ struct ChooseBody {
 // y = a where the condition holds, else b.
 inline void choose(const View& y, const View& condition, const View& a, const View& b) {
   if (const Machine* other = machine(y.device)) return other->choose(y, condition, a, b);
-  constexpr PerDType<Loop> loops = {
-      Loop::of<ChooseBody<float>>(), Loop::of<ChooseBody<double>>(),
-      Loop::of<ChooseBody<std::int64_t>>(), Loop::of<ChooseBody<bool>>()};
+  constexpr PerDType<Loop> loops = {Loop::of<ChooseBody<float>>(), Loop::of<ChooseBody<double>>(),
+                                    Loop::of<ChooseBody<std::int64_t>>(),
+                                    Loop::of<ChooseBody<bool>>()};
   run_loops(Walk({&y, &condition, &a, &b}), pick_for(y.dtype, loops));
 }
 
@@ -2444,11 +2539,12 @@ inline void fill(const View& y, Scalar value) {
   });
 }
 
-// ---- Many numbers into one ----
+// ---- Many numbers into one ----------------------------------------------------------------------
 
-// n results, each of which is joined by one number from each of four rows. (One row at a time, it would
-// take longer to fetch and store the results than to do all else.) `Wide` is the type of the results
-// while they grow: double for float32, so that a million numbers can be added up and nothing is lost.
+// n results, each of which is joined by one number from each of four rows. (One row at a time, it
+// would take longer to fetch and store the results than to do all else.) `Wide` is the type of the
+// results while they grow: double for float32, so that a million numbers can be added up and
+// nothing is lost.
 template <class F, class T>
 struct FoldBody {
   static constexpr bool twice = false;
@@ -2463,8 +2559,8 @@ struct FoldBody {
   }
 };
 
-// What a reduction is for one dtype: the loop, another one that joins results, their dtype, and what
-// they are when nothing has joined them.
+// What a reduction is for one dtype: the loop, another one that joins results, their dtype, and
+// what they are when nothing has joined them.
 struct Fold {
   Loop loop, join;
   DType wide = float32;
@@ -2475,8 +2571,10 @@ template <class F, class T>
 constexpr Fold fold_if_defined() {
   using Wide = typename F::template Wide<T>;
   if constexpr (requires { F::of(Wide(), Wide()); })
-    return {Loop::of<FoldBody<F, T>>(), Loop::of<FoldBody<F, Wide>>(), dtype_of<Wide>(), F::template neutral<T>};
-  else return {};
+    return {Loop::of<FoldBody<F, T>>(), Loop::of<FoldBody<F, Wide>>(), dtype_of<Wide>(),
+            F::template neutral<T>};
+  else
+    return {};
 }
 template <class F>
 constexpr PerDType<Fold> folds = {fold_if_defined<F, float>(), fold_if_defined<F, double>(),
@@ -2492,8 +2590,7 @@ class Folding {
  public:
   static constexpr std::int64_t most = 512;  // results at once
 
-  Folding(const Fold& f, DType dtype)
-      : fold_(f), bytes_(bytes_of(dtype)), wide_(bytes_of(f.wide)) {
+  Folding(const Fold& f, DType dtype) : fold_(f), bytes_(bytes_of(dtype)), wide_(bytes_of(f.wide)) {
     fill({neutral_, dtype, most, 1, cpu}, f.neutral);
     fill({wide_neutral_, f.wide, most, 1, cpu}, f.neutral);
   }
@@ -2514,8 +2611,8 @@ class Folding {
       fold_.loop(n.size, data);
     }
   }
-  // One result is joined by a line of numbers. They are written like a text, in rows of up to 64, which
-  // are folded; and then the columns, four into one, until four are left.
+  // One result is joined by a line of numbers. They are written like a text, in rows of up to 64,
+  // which are folded; and then the columns, four into one, until four are left.
   void line(std::byte* result, std::byte* from, Line m) const {
     if (m.size < 16) return rows(result, from, {1, bytes_}, m);
     std::int64_t n = m.size < 64 ? 4 : m.size < 256 ? 16 : 64;
@@ -2542,8 +2639,8 @@ class Folding {
   alignas(64) mutable std::byte wide_neutral_[most * sizeof(double)];
 };
 
-// Folds a into y, which has size 1 in the axes that are reduced. The walk over a falls apart into one
-// over the axes that are kept and, at each place of it, one over those that are reduced.
+// Folds a into y, which has size 1 in the axes that are reduced. The walk over a falls apart into
+// one over the axes that are kept and, at each place of it, one over those that are reduced.
 inline void fold(const View& y, const View& a, const Fold& f) {
   if (a.shape.numel() == 0) return fill(y, f.neutral);
   View onto = y;
@@ -2556,8 +2653,9 @@ inline void fold(const View& y, const View& a, const Fold& f) {
     Walk& part = walk.steps[axis][0] == 0 ? reduced : kept;
     part.insert_axis(part.axes, walk.sizes[axis], walk.steps[axis]);
   }
-  // The innermost axes of both are worked on together: n results, m numbers for each. Each result gets
-  // a line of numbers by itself if its numbers lie closer together than those of its neighbours.
+  // The innermost axes of both are worked on together: n results, m numbers for each. Each result
+  // gets a line of numbers by itself if its numbers lie closer together than those of its
+  // neighbours.
   const std::int64_t bytes[] = {walk.bytes[0], bytes_of(f.wide)};
   Line m{1, walk.bytes[1]};
   if (reduced.axes > 0) m = {reduced.sizes[reduced.axes - 1], reduced.steps[reduced.axes - 1][1]};
@@ -2580,7 +2678,8 @@ inline void fold(const View& y, const View& a, const Fold& f) {
         inner.data[1] = place.data[1] + done * a_step;
         Odometer at(inner, inner.axes > 0 ? 1 : 0);
         do {
-          if (!alone) folding.rows(results, at.data[1], n, m);
+          if (!alone)
+            folding.rows(results, at.data[1], n, m);
           else
             for (std::int64_t i = 0; i < n.size; ++i)
               folding.line(results + i * bytes[1], at.data[1] + i * a_step, m);
@@ -2636,7 +2735,7 @@ void reduce_arg(const View& values, const View& indices, const View& a, int axis
   visit(a.dtype, [&](auto t) { run(walk, [](const Row& row) { find_first<decltype(t)>(row); }); });
 }
 
-// ---- Matrices ----
+// ---- Matrices -----------------------------------------------------------------------------------
 
 // A matrix of any strides: transposed and sliced ones are nothing special.
 template <class T>
@@ -2658,9 +2757,9 @@ struct Matrix {
 // y += a b, for 32 columns of y and 256 rows of b, those from `column` and `depth` on; at depth 0,
 // y = a b.
 //
-// That strip of b is copied to where it lies dense and stays in the cache. Then four rows of a at a time
-// meet it. Their 4 x 32 sums stay in registers: each number of the strip is fetched once for four
-// products, and each number of a once for 32.
+// That strip of b is copied to where it lies dense and stays in the cache. Then four rows of a at a
+// time meet it. Their 4 x 32 sums stay in registers: each number of the strip is fetched once for
+// four products, and each number of a once for 32.
 template <class T>
 MINITENSOR_LOOP void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b,
                                     std::int64_t column, std::int64_t depth) {
@@ -2694,7 +2793,8 @@ MINITENSOR_LOOP void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, cons
 #include <cblas.h>
 namespace minitensor {
 
-// BLAS takes a matrix whose rows or whose columns are dense; the other step is its leading dimension.
+// BLAS takes a matrix whose rows or whose columns are dense; the other step is its leading
+// dimension.
 template <class T>
 struct BlasMatrix {
   explicit BlasMatrix(const Matrix<T>& m) : data(m.data) {
@@ -2718,11 +2818,13 @@ bool multiply_by_blas(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b
   if (!to.fits || !left.fits || !right.fits || to.transposed != CblasNoTrans) return false;
   const auto gemm = [&](auto function) {
     function(CblasRowMajor, left.transposed, right.transposed, static_cast<int>(a.rows),
-             static_cast<int>(b.columns), static_cast<int>(a.columns), T(1), left.data, left.leading,
-             right.data, right.leading, T(0), to.data, to.leading);
+             static_cast<int>(b.columns), static_cast<int>(a.columns), T(1), left.data,
+             left.leading, right.data, right.leading, T(0), to.data, to.leading);
   };
-  if constexpr (std::is_same_v<T, float>) gemm(cblas_sgemm);
-  else gemm(cblas_dgemm);
+  if constexpr (std::is_same_v<T, float>)
+    gemm(cblas_sgemm);
+  else
+    gemm(cblas_dgemm);
   return true;
 }
 #endif
@@ -2750,7 +2852,8 @@ inline void matmul(const View& y, const View& a, const View& b) {
   const Walk walk({&stacks[0], &stacks[1], &stacks[2]});
   visit(y.dtype, [&](auto t) {
     using T = decltype(t);
-    if constexpr (std::is_same_v<T, bool>) throw Error("matmul has no meaning for bool");
+    if constexpr (std::is_same_v<T, bool>)
+      throw Error("matmul has no meaning for bool");
     else
       for (Odometer at(walk);;) {
         multiply<T>({y, at.data[0]}, {a, at.data[1]}, {b, at.data[2]});
@@ -2759,7 +2862,7 @@ inline void matmul(const View& y, const View& a, const View& b) {
   });
 }
 
-// ---- By index ----
+// ---- By index -----------------------------------------------------------------------------------
 
 // The first of the indices that is not in [0, size), if there is one.
 inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_t& found) {
@@ -2783,8 +2886,8 @@ inline View at_index_zero(const View& view, int axis, const Shape& shape) {
   return zero;
 }
 
-// y[i, j, ..] = a[i, index[i, j, ..], ..] for axis 1, and likewise for the others. y has the shape of
-// index; a may be larger. All indices are in range.
+// y[i, j, ..] = a[i, index[i, j, ..], ..] for axis 1, and likewise for the others. y has the shape
+// of index; a may be larger. All indices are in range.
 inline void gather(const View& y, const View& a, const View& index, int axis) {
   if (const Machine* other = machine(y.device)) return other->gather(y, a, index, axis);
   const std::int64_t step = a.shape.empty() ? 0 : a.strides[axis];
@@ -3324,8 +3427,8 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
   find_needed();
 }
 
-// Every node that the roots depend on, by falling number, and then the leaves. The walk keeps its own
-// list of what to look at next: the call stack would not be deep enough for a million nodes.
+// Every node that the roots depend on, by falling number, and then the leaves. The walk keeps its
+// own list of what to look at next: the call stack would not be deep enough for a million nodes.
 inline void Pass::collect() {
   const auto pass = static_cast<std::uint64_t>(number_);
   std::vector<Node*> open, nodes;
