@@ -187,6 +187,8 @@ void surround_clusters(const Structure& structure, Placement& placement) {
     placement.clusters.push_back({b.left, b.top, b.right - b.left, b.bottom - b.top});
 }
 
+}  // namespace
+
 Placement place_in_columns(const Structure& structure) {
   Placement placement;
   const std::vector<int> column = columns_of(structure);
@@ -218,8 +220,6 @@ Placement place_in_columns(const Structure& structure) {
   placement.height = tallest + 2 * margin;
   return placement;
 }
-
-}  // namespace
 
 // ---- With Graphviz -------------------------------------------------------------------------------
 

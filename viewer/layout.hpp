@@ -67,9 +67,11 @@ struct Placement {
 
 bool have_graphviz();
 
-// Lays out now, in the calling thread. Never fails: where Graphviz is missing, a plain layered
-// layout is made.
+// Lays out now, in the calling thread. Never fails: where Graphviz is missing, in columns.
 Placement place(const Structure&);
+
+// The plain layout without Graphviz: each node in the column behind its inputs, lines straight.
+Placement place_in_columns(const Structure&);
 
 // The structure as dot text. `place` lays out exactly this; a figure is the same text with more
 // attributes, one text a node, edge and cluster, which change how things look and never where they

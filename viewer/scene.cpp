@@ -272,7 +272,8 @@ class DiagramMaker {
         connect(*input, own, {event, static_cast<int>(slot)}, false);
   }
 
-  // ---- Clusters: the open scopes. A tensor stands in the innermost one that it does not leave.
+  // ---- Clusters: the open scopes. A result stands in the innermost one that it does not leave; a
+  // leaf only in a module or a user's scope, of which it is a parameter.
 
   std::vector<Id> open_scopes_around(std::size_t event) const {
     std::vector<Id> open;
@@ -297,7 +298,14 @@ class DiagramMaker {
     if (const std::optional<std::size_t> maker = timeline_.maker(tensor)) narrow(*maker);
     for (const Use& use : timeline_.uses(tensor))
       if (item_of(use.op)) narrow(use.op);
-    return common.value_or(std::vector<Id>{});
+    if (!common) return {};
+    if (timeline_.maker(tensor)) return *common;
+    const Seen* leaf = timeline_.seen(tensor);
+    if (leaf == nullptr || !leaf->requires_grad) return {};
+    const auto composed = std::find_if(common->begin(), common->end(), [this](Id scope) {
+      return timeline_.scope(scope)->composed;
+    });
+    return {common->begin(), composed};
   }
 
   int cluster_of(const Diagram::Node& node) {
