@@ -152,7 +152,37 @@ struct At {
   Loc loc;
 };
 
-[[noreturn]] inline void fail(const At& at, const std::string& what, const std::string& hint = "");
+// A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
+// append it, so that the place where an error is thrown costs next to nothing.
+inline void append(std::string& to, const std::string& text) { to += text; }
+inline void append(std::string& to, std::string_view text) { to += text; }
+inline void append(std::string& to, const char* text) { to += text; }
+inline void append(std::string& to, char letter) { to += letter; }
+inline void append(std::string& to, std::int64_t number) { to += std::to_string(number); }
+inline void append(std::string& to, std::size_t number) { to += std::to_string(number); }
+inline void append(std::string& to, int number) { to += std::to_string(number); }
+inline void append(std::string& to, double number) { to += std::to_string(number); }
+class Word {
+ public:
+  Word(const char* text) : thing_(text), append_(nullptr) {}
+  template <class T>
+  Word(const T& thing)
+      : thing_(&thing),
+        append_([](std::string& to, const void* it) { append(to, *static_cast<const T*>(it)); }) {}
+  void append_to(std::string& to) const {
+    if (append_)
+      append_(to, thing_);
+    else
+      to += static_cast<const char*>(thing_);
+  }
+
+ private:
+  const void* thing_;
+  void (*append_)(std::string& to, const void* thing);
+};
+using Words = std::initializer_list<Word>;
+
+[[noreturn]] void fail(const At& at, Words what, Words hint = {});
 
 // ================================================================================================
 // 2. Shapes and types
@@ -245,6 +275,8 @@ inline std::string to_string(const Shape& shape) {
   return s + "]";
 }
 
+inline void append(std::string& to, const Shape& shape) { to += to_string(shape); }
+
 // The strides of a dense tensor: the last axis is contiguous, each earlier one steps over the rest.
 // [2, 3, 4] -> [12, 4, 1]
 constexpr Shape contiguous_strides(const Shape& shape) {
@@ -268,10 +300,8 @@ inline Shape broadcast_shapes(const Shape& a, const Shape& b, const At& at) {
     const std::int64_t n = i <= b.size() ? b[b.size() - i] : 1;
     if (m != n && m != 1 && n != 1)
       fail(at,
-           "shapes do not broadcast: " + to_string(a) + " and " + to_string(b) + " (" +
-               std::to_string(m) + " vs " + std::to_string(n) + " at axis " + std::to_string(-i) +
-               ")",
-           "sizes must be equal or 1, counted from the last axis");
+           {"shapes do not broadcast: ", a, " and ", b, " (", m, " vs ", n, " at axis ", -i, ")"},
+           {"sizes must be equal or 1, counted from the last axis"});
     y[dims - i] = m == 1 ? n : m;
   }
   return y;
@@ -290,10 +320,8 @@ constexpr Shape broadcast_strides(const Shape& from, const Shape& strides, const
 inline int checked_axis(std::int64_t axis, int dims, const At& at) {
   const std::int64_t range = dims > 0 ? dims : 1;  // a 0-d tensor accepts 0 and -1
   if (axis < -range || axis >= range)
-    fail(at,
-         "axis " + std::to_string(axis) + " is out of range for " + std::to_string(dims) +
-             " dimensions",
-         "use " + std::to_string(-range) + " to " + std::to_string(range - 1));
+    fail(at, {"axis ", axis, " is out of range for ", dims, " dimensions"},
+         {"use ", -range, " to ", range - 1});
   return static_cast<int>(axis < 0 ? axis + range : axis);
 }
 
@@ -309,6 +337,7 @@ inline const char* name_of(DType t) {
   constexpr const char* names[] = {"float32", "float64", "int64", "bool"};
   return names[static_cast<int>(t)];
 }
+inline void append(std::string& to, DType t) { to += name_of(t); }
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>)
@@ -916,9 +945,13 @@ void tell_made(const Tensor& tensor, Loc loc);
 void tell_named(const Tensor& tensor);
 void tell_let_go(const Tensor& tensor);
 
-[[noreturn]] inline void fail(const At& at, const std::string& what, const std::string& hint) {
-  std::string text = std::string(at.op) + ": " + what + " at " + line_of(at.loc).text();
-  text += hint.empty() ? "." : ". Hint: " + hint;
+[[noreturn]] inline void fail(const At& at, Words what, Words hint) {
+  std::string text = std::string(at.op) + ": ";
+  for (const Word& word : what) word.append_to(text);
+  text += " at " + line_of(at.loc).text();
+  if (hint.size() > 0) text += ". Hint: ";
+  for (const Word& word : hint) word.append_to(text);
+  if (hint.size() == 0) text += ".";
   if (current.observer) tell_failed(at, text);
   throw Error(text);
 }
@@ -930,8 +963,8 @@ inline void warn(const At& at, const std::string& what, const std::string& hint)
 }
 
 [[noreturn]] inline void Tensor::fail_undefined() {
-  fail({"tensor", current.last_line}, "it is undefined, as grad() is before a backward pass",
-       "ask defined() first");
+  fail({"tensor", current.last_line}, {"it is undefined, as grad() is before a backward pass"},
+       {"ask defined() first"});
 }
 
 // Every operation asks first: are these tensors defined, and on one device?
@@ -939,12 +972,13 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
   const Tensor* first = nullptr;
   for (const Tensor* x : inputs) {
     if (!x->defined())
-      fail(at, "an input is undefined, as grad() is before a backward pass", "ask defined() first");
+      fail(at, {"an input is undefined, as grad() is before a backward pass"},
+           {"ask defined() first"});
     if (first && x->device() != first->device())
       fail(at,
-           "the inputs are on different devices: " + first->device().text() + " and " +
-               x->device().text(),
-           "move one of them with .to(\"" + first->device().text() + "\")");
+           {"the inputs are on different devices: ", first->device().text(), " and ",
+            x->device().text()},
+           {"move one of them with .to(\"", first->device().text(), "\")"});
     first = x;
   }
 }
@@ -973,10 +1007,10 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
 inline void check_sizes(const Shape& shape, const At& at) {
   double elements = 1;
   for (std::int64_t size : shape) {
-    if (size < 0) fail(at, "a size is negative: " + to_string(shape));
+    if (size < 0) fail(at, {"a size is negative: ", shape});
     elements *= static_cast<double>(std::max(size, std::int64_t{1}));
   }
-  if (elements > 1e15) fail(at, to_string(shape) + " has too many elements for any memory");
+  if (elements > 1e15) fail(at, {shape, " has too many elements for any memory"});
 }
 
 void check_device(Device device, const At& at);  // chapter 10
@@ -987,9 +1021,8 @@ inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
   const At at{op, loc};
   check_sizes(shape, at);
   if (options.requires_grad && !is_floating(dtype))
-    fail(at,
-         std::string("only floating point tensors can require gradients, not ") + name_of(dtype),
-         "write 2.0 instead of 2, or {.dtype = float32}");
+    fail(at, {"only floating point tensors can require gradients, not ", dtype},
+         {"write 2.0 instead of 2, or {.dtype = float32}"});
   check_device(options.device, at);
   return fresh(shape, dtype, options.device);
 }
@@ -1108,7 +1141,7 @@ class Nested {
   void check(const Shape& shape, int depth, const At& at) const {
     const bool leaf = depth == shape.size();
     if (is_list_ == leaf || (is_list_ && size() != shape[depth]))
-      fail(at, "the nested list is ragged: its rows have different lengths");
+      fail(at, {"the nested list is ragged: its rows have different lengths"});
     for (const Nested& item : list_) item.check(shape, depth + 1, at);
   }
   std::initializer_list<Nested> list_;
@@ -1144,7 +1177,7 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   const At at{"arange", loc};
   const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
   const double length = std::ceil((stop.real() - start.real()) / step.real());
-  if (!(length >= 0 && length < 1e15)) fail(at, "the step does not lead from start to stop");
+  if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_tensor("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
   visit(dtype, [&](auto zero) {
@@ -1200,11 +1233,11 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
 // ---- Asking -------------------------------------------------------------------------------------
 
 inline std::int64_t Tensor::size(Extent axis, Loc loc) const {
-  if (dim() == 0) fail({"size", loc}, "a 0-d tensor has no axes", "numel() is 1");
+  if (dim() == 0) fail({"size", loc}, {"a 0-d tensor has no axes"}, {"numel() is 1"});
   return get().shape[checked_axis(axis, dim(), {"size", loc})];
 }
 inline std::int64_t Tensor::stride(Extent axis, Loc loc) const {
-  if (dim() == 0) fail({"stride", loc}, "a 0-d tensor has no axes");
+  if (dim() == 0) fail({"stride", loc}, {"a 0-d tensor has no axes"});
   return get().strides[checked_axis(axis, dim(), {"stride", loc})];
 }
 inline bool Tensor::is_contiguous() const {
@@ -1221,7 +1254,7 @@ inline bool Tensor::shares_storage_with(const Tensor& other) const {
 template <class T>
 T* Tensor::data() const {
   if (dtype_of<T>() != dtype() || sizeof(T) != bytes_of(dtype()))
-    fail({"data", current.last_line}, std::string("the elements are ") + name_of(dtype()));
+    fail({"data", current.last_line}, {"the elements are ", dtype()});
   return reinterpret_cast<T*>(elements().data);
 }
 
@@ -1249,8 +1282,8 @@ Tensor::operator T() const {
 template <class T>
 T Tensor::item(Loc loc) const {
   if (numel() != 1)
-    fail({"item", loc}, "a tensor of shape " + to_string(shape()) + " is not one number",
-         "reduce it first, with sum() or mean(), or pick an element: x[0]");
+    fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
+         {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
   return to_vector<T>()[0];
 }
 
@@ -1268,10 +1301,10 @@ inline Tensor Tensor::named(const std::string& name) && {
 inline const Tensor& Tensor::requires_grad_(bool yes, Loc loc) const& {
   const At at{"requires_grad_", loc};
   if (yes && node()) return *this;
-  if (node()) fail(at, "this tensor was computed, it is not a leaf", "use detach() to cut it off");
+  if (node())
+    fail(at, {"this tensor was computed, it is not a leaf"}, {"use detach() to cut it off"});
   if (yes && !is_floating(dtype()))
-    fail(at,
-         std::string("only floating point tensors can require gradients, not ") + name_of(dtype()));
+    fail(at, {"only floating point tensors can require gradients, not ", dtype()});
   get().requires_grad = yes;
   return *this;
 }
@@ -1286,9 +1319,8 @@ inline void Tensor::zero_grad() const {
 }
 inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
   if (grad.defined() && (grad.shape() != shape() || grad.dtype() != dtype()))
-    fail({"set_grad", loc}, "the gradient of a " + to_string(shape()) +
-                                " tensor has its shape and dtype, not " + to_string(grad.shape()) +
-                                " " + name_of(grad.dtype()));
+    fail({"set_grad", loc}, {"the gradient of a ", shape(), " tensor has its shape and dtype, not ",
+                             grad.shape(), " ", grad.dtype()});
   const Quiet quiet;
   get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<Record>();
 }
@@ -3368,11 +3400,10 @@ inline Tensor Rule::saved(char letter) const {
     if (kept.letter != letter) continue;
     if (kept.version != kept.tensor.version() && !kept.geometry_only)
       fail({node_->facts().name, node_->loc},
-           "the value that its derivative needs (" + std::string(1, letter) +
-               ") was overwritten: it was saved at version " + std::to_string(kept.version) +
-               " and is now at version " + std::to_string(kept.tensor.version()) +
-               last_write(*kept.tensor.get().storage),
-           "write y = x + 1 instead of x += 1, or clone() before the write");
+           {"the value that its derivative needs (", letter,
+            ") was overwritten: it was saved at version ", kept.version, " and is now at version ",
+            kept.tensor.version(), last_write(*kept.tensor.get().storage)},
+           {"write y = x + 1 instead of x += 1, or clone() before the write"});
     if (!current.grad_enabled || kept.geometry_only || kept.tensor.get().requires_grad)
       return kept.tensor;
     const std::size_t slot = letters.find(letter);
@@ -3384,7 +3415,7 @@ inline Tensor Rule::saved(char letter) const {
     return x;
   }
   fail({node_->facts().name, node_->loc},
-       std::string("its rule asks for ") + letter + ", which its facts do not name");
+       {"its rule asks for ", letter, ", which its facts do not name"});
 }
 
 // ---- Undoing a broadcast ------------------------------------------------------------------------
@@ -3401,8 +3432,7 @@ inline Shape folded_axes(const Shape& from, const Shape& to) {
 inline Tensor fold_to(const Tensor& gradient, const Shape& shape, const At& at) {
   if (gradient.shape() == shape) return gradient;
   if (broadcast_shapes(gradient.shape(), shape, at) != gradient.shape())
-    fail(at, "its rule gives a gradient " + to_string(gradient.shape()) + " to an input " +
-                 to_string(shape));
+    fail(at, {"its rule gives a gradient ", gradient.shape(), " to an input ", shape});
   const Shape axes = folded_axes(gradient.shape(), shape);
   const Tensor folded = axes.empty() ? gradient : gradient.sum(axes);
   return folded.shape() == shape ? folded : folded.reshape(shape);
@@ -3543,9 +3573,9 @@ inline bool Pass::owes(const Stop& stop) const {
 inline void Pass::check_not_used_up(const Node& node) const {
   if (node.released)
     fail({"backward", loc_},
-         std::string("an earlier pass has used up this graph (what ") + node.facts().name + " of " +
-             node.loc.text() + " had saved is gone)",
-         "write backward({.retain_graph = true}) the first time");
+         {"an earlier pass has used up this graph (what ", node.facts().name, " of ",
+          node.loc.text(), " had saved is gone)"},
+         {"write backward({.retain_graph = true}) the first time"});
 }
 
 inline void Pass::run_rule(Node& node, Tensor dy) {
@@ -3604,9 +3634,8 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
     const Tensor before = gradient;
     if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
     if (gradient.shape() != before.shape() || gradient.dtype() != before.dtype())
-      fail({"hook", loc_}, std::string("it has turned a gradient ") + name_of(before.dtype()) +
-                               " " + to_string(before.shape()) + " into " +
-                               name_of(gradient.dtype()) + " " + to_string(gradient.shape()));
+      fail({"hook", loc_}, {"it has turned a gradient ", before.dtype(), " ", before.shape(),
+                            " into ", gradient.dtype(), " ", gradient.shape()});
     if (watcher_) tell_hooked(watcher_, number_, tensor, before, gradient);
   }
   return gradient;
@@ -3638,20 +3667,17 @@ inline void Pass::land(Record& leaf, Tensor gradient) const {
 
 inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at) {
   if (!y.requires_grad())
-    fail(at, "this tensor does not require grad: nothing that leads to it was recorded",
-         "make a leaf with {.requires_grad = true} and compute outside of NoGrad");
+    fail(at, {"this tensor does not require grad: nothing that leads to it was recorded"},
+         {"make a leaf with {.requires_grad = true} and compute outside of NoGrad"});
   if (!gradient.defined()) {
     if (y.numel() != 1)
-      fail(at,
-           "only a single number has an implied gradient of 1, and the shape is " +
-               to_string(y.shape()),
-           "reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
+      fail(at, {"only a single number has an implied gradient of 1, and the shape is ", y.shape()},
+           {"reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))"});
     const Quiet quiet;
     return ones_like(y);
   }
   if (gradient.shape() != y.shape())
-    fail(at, "the gradient has shape " + to_string(gradient.shape()) + ", and the tensor " +
-                 to_string(y.shape()));
+    fail(at, {"the gradient has shape ", gradient.shape(), ", and the tensor ", y.shape()});
   return gradient.dtype() == y.dtype() ? gradient : gradient.to(y.dtype(), at.loc);
 }
 
@@ -3681,14 +3707,14 @@ inline std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
   for (const Tensor& x : inputs) {
     check_together(at, {&x});
     if (!x.requires_grad())
-      fail(at, "an input does not require grad", "make it with {.requires_grad = true}");
+      fail(at, {"an input does not require grad"}, {"make it with {.requires_grad = true}"});
   }
   options.retain_graph = options.retain_graph || options.create_graph;
   std::vector<Tensor> gradients = Pass(outputs, seeds, &inputs, options, loc).run();
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (!gradients[i].defined() && !options.allow_unused)
-      fail(at, "input " + std::to_string(i) + " was not used to compute the output",
-           "with {.allow_unused = true} its gradient is undefined instead");
+      fail(at, {"input ", i, " was not used to compute the output"},
+           {"with {.allow_unused = true} its gradient is undefined instead"});
   return gradients;
 }
 inline std::vector<Tensor> grad(const Tensor& output, const std::vector<Tensor>& inputs,
@@ -3703,7 +3729,7 @@ inline std::vector<Tensor> grad(const Tensor& output, const Tensor& input, GradO
 template <class F>
 void Tensor::register_hook(F hook, Loc loc) const {
   if (!requires_grad())
-    fail({"register_hook", loc}, "this tensor does not require grad, so no gradient will come");
+    fail({"register_hook", loc}, {"this tensor does not require grad, so no gradient will come"});
   Hook wrapped = [hook = std::move(hook)](const Tensor& gradient) mutable {
     if constexpr (std::is_void_v<decltype(hook(gradient))>)
       return hook(gradient), Tensor();
@@ -3716,7 +3742,7 @@ void Tensor::register_hook(F hook, Loc loc) const {
 }
 inline const Tensor& Tensor::retain_grad(Loc loc) const {
   if (!requires_grad())
-    fail({"retain_grad", loc}, "this tensor does not require grad, so no gradient will come");
+    fail({"retain_grad", loc}, {"this tensor does not require grad, so no gradient will come"});
   if (Node* made_by = node()) {
     made_by->retaining = &get();
     get().retains_grad = true;
@@ -3754,8 +3780,8 @@ inline DType as_float(DType t) { return is_floating(t) ? t : float32; }
 
 inline void check_device(Device device, const At& at) {
   if (device.kind == Device::cuda && !cuda_machine)
-    fail(at, "there is no device " + device.text() + ": this program was built without kernels.cu",
-         "stay on \"cpu\"");
+    fail(at, {"there is no device ", device.text(), ": this program was built without kernels.cu"},
+         {"stay on \"cpu\""});
 }
 
 // The same elements in another type; itself if it has that type already. Not recorded.
@@ -3806,8 +3832,8 @@ struct Elementary {
   // The dtype in which it is computed, and that of its result.
   DType in(DType common, Loc loc) const {
     if (common == boolean && !in_bools)
-      fail(at(loc), "it takes numbers, not bools",
-           "convert with .to(int64); for logic write & | ^ ~");
+      fail(at(loc), {"it takes numbers, not bools"},
+           {"convert with .to(int64); for logic write & | ^ ~"});
     return in_integers ? common : as_float(common);
   }
   DType out(DType in) const { return makes_bools ? boolean : in; }
@@ -4573,7 +4599,7 @@ inline bool is_bool(const Operand& x) {
 }
 inline void check_subtraction(const char* op, const Operand& a, const Operand& b) {
   if (is_bool(a) || is_bool(b))
-    fail({op, b.loc}, "bools are not subtracted", "write a ^ b, or convert with .to(int64)");
+    fail({op, b.loc}, {"bools are not subtracted"}, {"write a ^ b, or convert with .to(int64)"});
 }
 inline Tensor operator-(const Operand& a, const Operand& b) {
   check_subtraction("sub", a, b);
@@ -4597,8 +4623,8 @@ inline Tensor Tensor::pow(const Operand& exponent) const {
   if (exponent.tensor) return binary<rule::Pow>(*this, *exponent.tensor, exponent.loc);
   const Scalar n = exponent.number;
   if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
-    fail({"pow", exponent.loc}, "an integer to a negative power is not an integer",
-         "convert with .to(float32)");
+    fail({"pow", exponent.loc}, {"an integer to a negative power is not an integer"},
+         {"convert with .to(float32)"});
   return with_number<rule::PowNumber>(*this, n, exponent.loc);
 }
 inline Tensor pow(const Tensor& a, const Operand& exponent) { return a.pow(exponent); }
@@ -4646,8 +4672,8 @@ Tensor order(const Operand& a, const Operand& b) {
   const bool beyond = !other.tensor && (other.number.real() < 0 || other.number.real() > 1);
   if (beyond && x->dtype() == boolean)
     fail({rule::truth_facts<F>.name, b.loc},
-         "a bool is compared with a number that is neither 0 nor 1",
-         "for 1 < x < 2 write (1 < x) & (x < 2)");
+         {"a bool is compared with a number that is neither 0 nor 1"},
+         {"for 1 < x < 2 write (1 < x) & (x < 2)"});
   return compare<F, Mirrored>(a, b);
 }
 inline Tensor operator<(const Operand& a, const Operand& b) {
@@ -4667,7 +4693,7 @@ template <class F>
 Tensor logical(const char* op, const Operand& a, const Operand& b, const char* hint) {
   for (const Operand* x : {&a, &b})
     if ((x->tensor ? x->tensor->dtype() : x->number.dtype()) != boolean)
-      fail({op, b.loc}, "it takes bools", hint);
+      fail({op, b.loc}, {"it takes bools"}, {hint});
   return compare<F, F>(a, b);
 }
 inline Tensor operator&(const Operand& a, const Operand& b) {
@@ -4680,7 +4706,7 @@ inline Tensor operator^(const Operand& a, const Operand& b) {
   return logical<formula::Xor>("^", a, b, "for a power write x.pow(2)");
 }
 inline Tensor operator~(const Operand& a) {
-  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, "it takes bools", "write x == 0");
+  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, {"it takes bools"}, {"write x == 0"});
   return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
 }
 
@@ -4689,8 +4715,7 @@ inline Tensor operator~(const Operand& a) {
 inline void check_condition(const Tensor& condition, const At& at) {
   check_together(at, {&condition});
   if (condition.dtype() != boolean)
-    fail(at, std::string("the condition is ") + name_of(condition.dtype()) + ", not bool",
-         "compare first: x > 0");
+    fail(at, {"the condition is ", condition.dtype(), ", not bool"}, {"compare first: x > 0"});
 }
 // Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
 inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
@@ -4736,7 +4761,7 @@ inline Shape checked_axes(const Dims& axes, int dims, const At& at) {
   bool chosen[Shape::capacity] = {};
   for (std::int64_t axis : axes) {
     bool& seen = chosen[checked_axis(axis, dims, at)];
-    if (seen) fail(at, "an axis is named twice: " + to_string(axes));
+    if (seen) fail(at, {"an axis is named twice: ", axes});
     seen = true;
   }
   Shape sorted;
@@ -4775,8 +4800,7 @@ inline Tensor Tensor::mean(Dims axes, ReduceOptions options, Loc loc) const {
   const At at{"mean", loc};
   check_together(at, {this});
   if (!is_floating(dtype()))
-    fail(at, std::string("the mean of ") + name_of(dtype()) + " is not " + name_of(dtype()),
-         "convert with .to(float32)");
+    fail(at, {"the mean of ", dtype(), " is not ", dtype()}, {"convert with .to(float32)"});
   const Shape over = checked_axes(axes, dim(), at);
   double count = 1;
   for (std::int64_t axis : over) count *= static_cast<double>(shape()[static_cast<int>(axis)]);
@@ -4794,7 +4818,7 @@ Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
   const Shape over = checked_axes(axes, a.dim(), at);
   for (std::int64_t axis : over)
     if (a.shape()[static_cast<int>(axis)] == 0)
-      fail(at, "nothing has no largest or smallest element: the shape is " + to_string(a.shape()));
+      fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
   return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, loc, {0, over});
 }
 inline Tensor Tensor::amax(Dims axes, ReduceOptions options, Loc loc) const {
@@ -4812,7 +4836,7 @@ ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At
   const int over = checked_axis(axis, a.dim(), at);
   const Tensor x = a.dim() == 0 ? a.detach(at.loc).reshape({1}, at.loc) : a;
   if (x.shape()[over] == 0)
-    fail(at, "nothing has no largest or smallest element: the shape is " + to_string(a.shape()));
+    fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
   const Shape kept = kept_shape(x.shape(), {over});
   Tensor values = fresh(kept, a.dtype(), a.device());
   Tensor indices = fresh(kept, int64, a.device());
@@ -4847,15 +4871,12 @@ inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
   const At at{"matmul", loc};
   check_together(at, {this, &other});
   if (dim() == 0 || other.dim() == 0)
-    fail(at,
-         "both inputs need at least one axis: " + to_string(shape()) + " x " +
-             to_string(other.shape()),
-         "multiply by a number with *");
+    fail(at, {"both inputs need at least one axis: ", shape(), " x ", other.shape()},
+         {"multiply by a number with *"});
   if (dtype() != other.dtype())
-    fail(at,
-         std::string("the dtypes differ: ") + name_of(dtype()) + " and " + name_of(other.dtype()),
-         "convert one with .to(" + std::string(name_of(promote(*this, other))) + ")");
-  if (dtype() == boolean) fail(at, "it takes numbers, not bools", "convert with .to(float32)");
+    fail(at, {"the dtypes differ: ", dtype(), " and ", other.dtype()},
+         {"convert one with .to(", promote(*this, other), ")"});
+  if (dtype() == boolean) fail(at, {"it takes numbers, not bools"}, {"convert with .to(float32)"});
   View a = elements(), b = other.elements();
   if (dim() == 1) a.shape.insert(0, 1), a.strides.insert(0, 0);
   if (other.dim() == 1) b.shape.push_back(1), b.strides.push_back(0);
@@ -4863,9 +4884,9 @@ inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
   const std::int64_t n = a.shape[da - 2], k = a.shape[da - 1], m = b.shape[db - 1];
   if (k != b.shape[db - 2])
     fail(at,
-         "inner sizes differ: " + to_string(shape()) + " x " + to_string(other.shape()) + " (" +
-             std::to_string(k) + " vs " + std::to_string(b.shape[db - 2]) + ")",
-         "transpose the second?");
+         {"inner sizes differ: ", shape(), " x ", other.shape(), " (", k, " vs ", b.shape[db - 2],
+          ")"},
+         {"transpose the second?"});
   Shape batch_a = a.shape, batch_b = b.shape;
   for (int i = 0; i < 2; ++i) batch_a.erase(batch_a.size() - 1), batch_b.erase(batch_b.size() - 1);
   Shape to = broadcast_shapes(batch_a, batch_b, at);
@@ -4968,14 +4989,14 @@ inline Shape completed_shape(Shape shape, std::int64_t numel, const At& at) {
     if (shape[i] != -1)
       rest *= shape[i];
     else if (open >= 0)
-      fail(at, "only one size can be left open (-1): " + to_string(shape));
+      fail(at, {"only one size can be left open (-1): ", shape});
     else
       open = i;
-    if (shape[i] < -1) fail(at, "a size is negative: " + to_string(shape));
+    if (shape[i] < -1) fail(at, {"a size is negative: ", shape});
   }
   if (open >= 0 && rest > 0 && numel % rest == 0) shape[open] = numel / rest;
   if (shape.numel() != numel || (open >= 0 && rest == 0))
-    fail(at, std::to_string(numel) + " elements do not fill the shape " + to_string(shape));
+    fail(at, {numel, " elements do not fill the shape ", shape});
   return shape;
 }
 
@@ -4986,9 +5007,9 @@ inline Tensor Tensor::view(Shape to, Loc loc) const {
   const std::optional<Shape> strides = reshaped_strides(get().shape, get().strides, to);
   if (!strides)
     fail(at,
-         "the elements of " + to_string(shape()) + " with strides " + to_string(stride()) +
-             " can't be read as " + to_string(to) + " without copying",
-         "write reshape(), which copies where it must");
+         {"the elements of ", shape(), " with strides ", stride(), " can't be read as ", to,
+          " without copying"},
+         {"write reshape(), which copies where it must"});
   return record<rule::Reshape>(view_of(*this, to, *strides, storage_offset()), {this}, loc,
                                {0, to});
 }
@@ -5009,7 +5030,7 @@ inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
   check_together(at, {this});
   const int first = checked_axis(from, dim(), at), last = checked_axis(to, dim(), at);
   if (dim() == 0) return reshape({1}, loc);
-  if (first > last) fail(at, "the first axis comes after the last one");
+  if (first > last) fail(at, {"the first axis comes after the last one"});
   Shape shape;
   for (int i = 0; i < dim(); ++i) {
     if (i > first && i <= last)
@@ -5022,13 +5043,11 @@ inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
 inline Tensor Tensor::permute(Dims axes, Loc loc) const {
   const At at{"permute", loc};
   check_together(at, {this});
-  if (axes.size() != dim())
-    fail(at,
-         to_string(axes) + " does not name each of the " + std::to_string(dim()) + " axes once");
+  if (axes.size() != dim()) fail(at, {axes, " does not name each of the ", dim(), " axes once"});
   Shape order, shape, strides;
   for (std::int64_t given : axes) {
     const int axis = checked_axis(given, dim(), at);
-    if (order.contains(axis)) fail(at, "an axis is named twice: " + to_string(axes));
+    if (order.contains(axis)) fail(at, {"an axis is named twice: ", axes});
     order.push_back(axis);
     shape.push_back(get().shape[axis]);
     strides.push_back(get().strides[axis]);
@@ -5050,8 +5069,7 @@ inline Tensor Tensor::transpose(Extent axis, Extent other, Loc loc) const {
 }
 inline Tensor Tensor::t(Loc loc) const {
   if (dim() > 2)
-    fail({"t", loc}, "it takes at most two axes, not " + to_string(shape()),
-         "write transpose(-1, -2)");
+    fail({"t", loc}, {"it takes at most two axes, not ", shape()}, {"write transpose(-1, -2)"});
   return titled("TBackward0", dim() < 2 ? view(shape(), loc) : transpose(0, 1, loc));
 }
 inline Tensor Tensor::expand(Shape to, Loc loc) const {
@@ -5059,14 +5077,13 @@ inline Tensor Tensor::expand(Shape to, Loc loc) const {
   check_together(at, {this});
   const int added = to.size() - dim();
   if (added < 0)
-    fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
-         "the new shape needs at least as many axes");
+    fail(at, {shape(), " can't be expanded to ", to},
+         {"the new shape needs at least as many axes"});
   for (int i = 0; i < to.size(); ++i) {
     const std::int64_t size = i < added ? 1 : get().shape[i - added];
     if (to[i] == -1 && i >= added) to[i] = size;
     if (to[i] < 0 || (size != 1 && size != to[i]))
-      fail(at, to_string(shape()) + " can't be expanded to " + to_string(to),
-           "only axes of size 1 can be repeated");
+      fail(at, {shape(), " can't be expanded to ", to}, {"only axes of size 1 can be repeated"});
   }
   check_sizes(to, at);
   return record<rule::Expand>(
@@ -5096,7 +5113,7 @@ inline Tensor Tensor::squeeze(Extent axis, Loc loc) const {
 inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
   const At at{"unsqueeze", loc};
   check_together(at, {this});
-  if (dim() == Shape::capacity) fail(at, "a tensor has at most 8 dimensions");
+  if (dim() == Shape::capacity) fail(at, {"a tensor has at most 8 dimensions"});
   const int i = checked_axis(axis, dim() + 1, at);
   Shape shape = get().shape, strides = get().strides;
   strides.insert(i, i < dim() ? shape[i] * strides[i] : 1);
@@ -5110,12 +5127,11 @@ inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
 inline Tensor Tensor::select(Extent axis, Extent index, Loc loc) const {
   const At at{"select", loc};
   check_together(at, {this});
-  if (dim() == 0) fail(at, "a 0-d tensor has no axis to index", "use item() to read its value");
+  if (dim() == 0) fail(at, {"a 0-d tensor has no axis to index"}, {"use item() to read its value"});
   const int a = checked_axis(axis, dim(), at);
   const std::int64_t size = get().shape[a];
   if (index < -size || index >= size)
-    fail(at, "index " + std::to_string(index) + " is out of range for size " +
-                 std::to_string(size) + " of " + to_string(shape()));
+    fail(at, {"index ", index, " is out of range for size ", size, " of ", shape()});
   const std::int64_t i = index < 0 ? index + size : std::int64_t{index};
   Shape shape = get().shape, strides = get().strides;
   const std::int64_t offset = storage_offset() + i * strides[a];
@@ -5128,8 +5144,7 @@ inline Tensor Tensor::operator[](const First& index) const {
 }
 inline Tensor Tensor::at(Shape index, Loc loc) const {
   if (index.size() > dim())
-    fail({"at", loc},
-         to_string(index) + " has more indices than " + to_string(shape()) + " has axes");
+    fail({"at", loc}, {index, " has more indices than ", shape(), " has axes"});
   Tensor x = *this;
   for (std::int64_t i : index) x = x.select(0, i, loc);
   return x;
@@ -5139,8 +5154,8 @@ inline Tensor Tensor::slice(Extent axis, Extent start, std::optional<std::int64_
                             Extent step, Loc loc) const {
   const At at{"slice", loc};
   check_together(at, {this});
-  if (dim() == 0) fail(at, "a 0-d tensor has no axis to slice");
-  if (step < 1) fail(at, "the step is " + std::to_string(step) + ", it has to be positive");
+  if (dim() == 0) fail(at, {"a 0-d tensor has no axis to slice"});
+  if (step < 1) fail(at, {"the step is ", step, ", it has to be positive"});
   const int a = checked_axis(axis, dim(), at);
   const std::int64_t size = get().shape[a];
   auto inside = [&](std::int64_t i) {
@@ -5160,8 +5175,7 @@ inline Tensor Tensor::narrow(Extent axis, Extent start, Extent length, Loc loc) 
   const std::int64_t size = this->size(axis, loc),
                      from = start < 0 ? start + size : std::int64_t{start};
   if (length < 0 || from < 0 || from + length > size)
-    fail(at, "start " + std::to_string(start) + " and length " + std::to_string(length) +
-                 " leave the size " + std::to_string(size));
+    fail(at, {"start ", start, " and length ", length, " leave the size ", size});
   return slice(axis, from, from + length, 1, loc);
 }
 
@@ -5219,7 +5233,7 @@ inline void rule::To::backward() { give(0, dy.to(device(0))); }
 // The tensors one after another along an axis: [2, 3] and [4, 3] along 0 -> [6, 3]
 inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc = Loc::here()) {
   const At at{"cat", loc};
-  if (tensors.empty()) fail(at, "it needs at least one tensor");
+  if (tensors.empty()) fail(at, {"it needs at least one tensor"});
   std::vector<const Tensor*> inputs;
   DType dtype = tensors[0].dtype();
   for (const Tensor& x : tensors) {
@@ -5228,7 +5242,7 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
     dtype = common_dtype(dtype, x.dtype());
   }
   Shape shape = tensors[0].shape();
-  if (shape.empty()) fail(at, "a 0-d tensor has no axis to join", "use stack()");
+  if (shape.empty()) fail(at, {"a 0-d tensor has no axis to join"}, {"use stack()"});
   const int along = checked_axis(axis, shape.size(), at);
   shape[along] = 0;
   for (const Tensor& x : tensors) {
@@ -5236,8 +5250,7 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
     if (along < rest.size()) shape[along] += std::exchange(rest[along], shape[along]);
     rest[along] = shape[along];
     if (rest != shape)
-      fail(at, "only axis " + std::to_string(along) + " may differ: " +
-                   to_string(tensors[0].shape()) + " and " + to_string(x.shape()));
+      fail(at, {"only axis ", along, " may differ: ", tensors[0].shape(), " and ", x.shape()});
   }
   Tensor y = fresh(shape, dtype, tensors[0].device());
   View part = y.elements();
@@ -5255,8 +5268,7 @@ inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc
   for (const Tensor& x : tensors) {
     check_together({"stack", loc}, {&tensors[0], &x});
     if (x.shape() != tensors[0].shape())
-      fail({"stack", loc},
-           "the shapes differ: " + to_string(tensors[0].shape()) + " and " + to_string(x.shape()));
+      fail({"stack", loc}, {"the shapes differ: ", tensors[0].shape(), " and ", x.shape()});
     rows.push_back(x.unsqueeze(axis));
   }
   return titled("StackBackward0", cat(rows, axis));
@@ -5265,11 +5277,10 @@ inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc
 // ---- Gather -------------------------------------------------------------------------------------
 
 inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
-  if (index.dtype() != int64)
-    fail(at, std::string("the index is ") + name_of(index.dtype()) + ", not int64");
+  if (index.dtype() != int64) fail(at, {"the index is ", index.dtype(), ", not int64"});
   std::int64_t bad = 0;
   if (first_out_of_range(index.elements(), size, bad))
-    fail(at, "index " + std::to_string(bad) + " is out of range for size " + std::to_string(size));
+    fail(at, {"index ", bad, " is out of range for size ", size});
 }
 // y[i][j] = a[i][index[i][j]] along axis 1, and so for each axis; the result has the index's shape.
 inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
@@ -5277,12 +5288,10 @@ inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
   check_together(at, {this, &index});
   const int along = checked_axis(axis, dim(), at);
   if (index.dim() != dim())
-    fail(at, "the index has shape " + to_string(index.shape()) + ", and the tensor " +
-                 to_string(shape()));
+    fail(at, {"the index has shape ", index.shape(), ", and the tensor ", shape()});
   for (int i = 0; i < dim(); ++i)
     if (i != along && index.shape()[i] > get().shape[i])
-      fail(at, "the index " + to_string(index.shape()) + " is larger than " + to_string(shape()) +
-                   " at axis " + std::to_string(i));
+      fail(at, {"the index ", index.shape(), " is larger than ", shape(), " at axis ", i});
   check_index(index, dim() ? get().shape[along] : 1, at);
   Tensor y = fresh(index.shape(), dtype(), device());
   minitensor::gather(y.elements(), elements(), index.elements(), along);
@@ -5325,20 +5334,18 @@ inline void check_writable(const Tensor& x, const At& at) {
   const Record& r = x.get();
   for (int i = 0; i < r.shape.size(); ++i)
     if (r.strides[i] == 0 && r.shape[i] > 1)
-      fail(at,
-           "several elements of this expanded tensor " + to_string(r.shape) +
-               " are one place in memory",
-           "clone() it first");
+      fail(at, {"several elements of this expanded tensor ", r.shape, " are one place in memory"},
+           {"clone() it first"});
   if (!current.grad_enabled) return;
   if (r.requires_grad)
-    fail(at, "a leaf that requires grad is written in place, and the graph could not tell",
-         "for an update write { NoGrad guard; w -= lr * w.grad(); }");
+    fail(at, {"a leaf that requires grad is written in place, and the graph could not tell"},
+         {"for an update write { NoGrad guard; w -= lr * w.grad(); }"});
   if (r.base && r.base->requires_grad)
-    fail(at, "a view of a leaf that requires grad is written in place",
-         "write inside { NoGrad guard; ... }, or clone() it first");
+    fail(at, {"a view of a leaf that requires grad is written in place"},
+         {"write inside { NoGrad guard; ... }, or clone() it first"});
   if (r.base && !x.node() && r.base->node)
-    fail(at, "this view was made inside NoGrad, so the graph could not tell what is written",
-         "make the view outside, or write inside { NoGrad guard; ... }");
+    fail(at, {"this view was made inside NoGrad, so the graph could not tell what is written"},
+         {"make the view outside, or write inside { NoGrad guard; ... }"});
 }
 
 // A view whose base was written to through another view takes its history anew from the base.
@@ -5412,8 +5419,7 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
   check_writable(x, at);
   const Shape shape =
       other.tensor ? broadcast_shapes(x.shape(), other.tensor->shape(), at) : x.shape();
-  if (shape != x.shape())
-    fail(at, "the result " + to_string(shape) + " does not fit into " + to_string(x.shape()));
+  if (shape != x.shape()) fail(at, {"the result ", shape, " does not fit into ", x.shape()});
   const std::int64_t before = x.version();
   const bool tracked = current.grad_enabled && is_floating(x.dtype()) &&
                        (x.requires_grad() || (other.tensor && other.tensor->requires_grad()));
@@ -5450,9 +5456,8 @@ const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op, 
   if (other.tensor) check_together(at, {&x, other.tensor});
   const DType dtype = other.tensor ? promote(x, *other.tensor) : promote(x, other.number);
   if (kind_of(dtype) > kind_of(x.dtype()))
-    fail(at,
-         std::string("a ") + name_of(dtype) + " result can't be written into " + name_of(x.dtype()),
-         "convert first: x = x.to(" + std::string(name_of(dtype)) + ")");
+    fail(at, {"a ", dtype, " result can't be written into ", x.dtype()},
+         {"convert first: x = x.to(", dtype, ")"});
   return write(x, other, op, recorded, plain);
 }
 inline const Tensor& Tensor::add_(const Operand& other) const {
@@ -5473,8 +5478,8 @@ inline const Tensor& Tensor::mul_(const Operand& other) const {
 }
 inline const Tensor& Tensor::div_(const Operand& other) const {
   if (!is_floating(dtype()))
-    fail({"div_", other.loc}, std::string("a quotient can't be written into ") + name_of(dtype()),
-         "convert first: x = x.to(float32)");
+    fail({"div_", other.loc}, {"a quotient can't be written into ", dtype()},
+         {"convert first: x = x.to(float32)"});
   return arithmetic(
       *this, other, "div_", [&] { return *this / other; },
       [&](const View& b) { zip<formula::Div>(elements(), elements(), b); });
@@ -5681,7 +5686,7 @@ inline Tensor reduced_loss(const Tensor& losses, const char* reduction, const At
   if (how == "none") return losses;
   if (how == "sum") return losses.sum();
   if (how == "mean") return losses.mean();
-  fail(at, "reduction is \"" + std::string(how) + "\"", "write \"mean\", \"sum\" or \"none\"");
+  fail(at, {"reduction is \"", how, "\""}, {"write \"mean\", \"sum\" or \"none\""});
 }
 
 // The mean of (input - target)^2. Shapes broadcast, which is rarely meant: [N, 1] against [N] are
@@ -5707,15 +5712,12 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   const At at{"cross_entropy", loc};
   check_together(at, {&logits, &target});
   if (target.dtype() != int64)
-    fail(at,
-         std::string("the target is ") + name_of(target.dtype()) + ", not class numbers in int64",
-         "convert with .to(int64)");
+    fail(at, {"the target is ", target.dtype(), ", not class numbers in int64"},
+         {"convert with .to(int64)"});
   if (logits.dim() < 1 || logits.dim() > 2 || target.dim() != logits.dim() - 1 ||
       (target.dim() == 1 && target.shape()[0] != logits.shape()[0]))
-    fail(at,
-         "the shapes " + to_string(logits.shape()) + " and " + to_string(target.shape()) +
-             " do not fit",
-         "logits [N, C] go with class numbers [N]");
+    fail(at, {"the shapes ", logits.shape(), " and ", target.shape(), " do not fit"},
+         {"logits [N, C] go with class numbers [N]"});
   const Composed whole("cross_entropy", loc);
   const int axis = logits.dim() - 1;
   const Tensor keep = target != options.ignore_index;
@@ -5952,8 +5954,7 @@ Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const Tens
 inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {
   const DType dtype = options.dtype.value_or(float32);
   if (!is_floating(dtype))
-    fail({op, loc}, std::string("its numbers are floats, not ") + name_of(dtype),
-         "use randint() for integers");
+    fail({op, loc}, {"its numbers are floats, not ", dtype}, {"use randint() for integers"});
   return dtype;
 }
 // Uniform in [0, 1).
@@ -5977,9 +5978,7 @@ Tensor randn(First first, Second second, T... rest) {
 // Integers from low to high - 1.
 inline Tensor randint(Extent low, Extent high, Shape shape, TensorOptions options = {},
                       Loc loc = Loc::here()) {
-  if (high <= low)
-    fail({"randint", loc},
-         "there is no integer from " + std::to_string(low) + " to below " + std::to_string(high));
+  if (high <= low) fail({"randint", loc}, {"there is no integer from ", low, " to below ", high});
   return random_tensor("randint", shape, options.dtype.value_or(int64), options, loc,
                        [&](const View& x) { fill_integers(x, default_generator, low, high); });
 }
@@ -6055,9 +6054,8 @@ inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
     if (!x.requires_grad()) continue;
     wanted.push_back(x);
     if (x.dtype() != float64)
-      fail(at,
-           std::string("an input is ") + name_of(x.dtype()) + ", too coarse for small differences",
-           "make it with {.dtype = float64}");
+      fail(at, {"an input is ", x.dtype(), ", too coarse for small differences"},
+           {"make it with {.dtype = float64}"});
   }
   GradOptions how;
   how.allow_unused = true;
@@ -6070,9 +6068,8 @@ inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
       const double slope = central_difference(f, inputs, element(wanted[k], i), options.eps, loc);
       const double got = element(gradient, i);
       if (!(std::abs(slope - got) <= options.atol + options.rtol * std::abs(slope)))
-        fail(at, "element " + std::to_string(i) + " of input " + std::to_string(k) +
-                     " has the gradient " + std::to_string(got) +
-                     ", and central differences give " + std::to_string(slope));
+        fail(at, {"element ", i, " of input ", k, " has the gradient ", got,
+                  ", and central differences give ", slope});
     }
   }
   return true;
@@ -6118,10 +6115,8 @@ class AnomalyMode {  // while it lives, a pass stops at the first gradient that 
 inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
   const Quiet quiet;
   if ((gradient != gradient).sum().item() == 0) return;
-  fail({node.facts().name, node.loc},
-       "the gradient that it gives to input " + std::to_string(slot) + " is NaN",
-       std::string("its rule is ") +
-           node.facts().derivatives[static_cast<std::size_t>(std::min(slot, 2))]);
+  fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
+       {"its rule is ", node.facts().derivatives[static_cast<std::size_t>(std::min(slot, 2))]});
 }
 
 // ================================================================================================
@@ -6353,12 +6348,11 @@ class SGD {
   explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Loc loc = Loc::here())
       : parameters_(std::move(parameters)), velocities_(parameters_.size()), options_(options) {
     const At at{"SGD", loc};
-    if (!(options.lr >= 0))
-      fail(at, "the learning rate is negative: " + std::to_string(options.lr));
+    if (!(options.lr >= 0)) fail(at, {"the learning rate is negative: ", options.lr});
     for (const Tensor& w : parameters_)
       if (!w.defined() || !w.is_leaf() || !w.requires_grad())
-        fail(at, "a parameter is not a leaf that requires grad",
-             "make it with {.requires_grad = true}");
+        fail(at, {"a parameter is not a leaf that requires grad"},
+             {"make it with {.requires_grad = true}"});
   }
   void step(Loc loc = Loc::here()) {
     const Pin pin(loc);
