@@ -1,0 +1,230 @@
+// The forms in which the header can be written. test_spelling.cpp compiles this under both
+// compilers with all warnings as errors, and runs it.
+#include "minitensor.hpp"
+
+#include <array>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+using namespace mt;
+
+int failures = 0;
+void expect_at(int line, bool holds) {
+  if (holds) return;
+  std::cout << "spelling.cpp:" << line << " does something else\n";
+  ++failures;
+}
+#define EXPECT(...) expect_at(__LINE__, static_cast<bool>(__VA_ARGS__))
+
+bool is(const Tensor& x, const std::vector<double>& elements) { return x.to_vector() == elements; }
+
+void making_tensors() {
+  const int n = 2;
+  const std::size_t u = 3;
+  const std::vector<double> row = {1, 2};
+  EXPECT(tensor({{1., 2.}, {3., 4.}}).shape() == Shape(2, 2));
+  EXPECT(tensor({{{{{1}}}}}).dim() == 5);
+  EXPECT(tensor({n, 5}).dtype() == int64);
+  EXPECT(tensor(2.0, {.requires_grad = true}).requires_grad());
+  EXPECT(tensor({1, 2}, {.dtype = float64, .device = cpu, .requires_grad = true}).dtype() ==
+         float64);
+  EXPECT(tensor({1., 2.}, {.device = "cpu"}).device() == cpu);
+  EXPECT(tensor(row).dtype() == float32);
+  EXPECT(tensor({row, row}).shape() == Shape(2, 2));
+  EXPECT(zeros({}).dim() == 0);
+  EXPECT(zeros(3).shape() == Shape(3));
+  EXPECT(zeros({n, u}).shape() == Shape(2, 3));
+  EXPECT(zeros({row.size(), 3}).shape() == Shape(2, 3));
+  EXPECT(zeros(n, u).shape() == Shape(2, 3));
+  EXPECT(randn(3, 4).shape() == Shape(3, 4));
+  EXPECT(randn({3, 4}, {.dtype = float64}).dtype() == float64);
+  EXPECT(full({2}, 1.5).dtype() == float32);
+  EXPECT(full({2}, true).dtype() == boolean);
+  EXPECT(arange(5).numel() == 5);
+  EXPECT(arange(0, 1, 0.25, {.dtype = float64}).numel() == 4);
+  EXPECT(eye(3, {}).shape() == Shape(3, 3));
+  EXPECT(randint(10, {3}).shape() == Shape(3));
+  EXPECT(randint(0, 10, Shape()).dim() == 0);
+  EXPECT(zeros_like(full({2}, 7)).dtype() == int64);
+  Tensor named = tensor(2.0).named("w");
+  EXPECT(named.name() == "w");
+  const Tensor& held = tensor(1.).named("r").requires_grad_();  // by value, so it may be held
+  EXPECT(held.name() == "r");
+}
+
+void reductions() {
+  const Tensor x = tensor({{1., 2.}, {3., 4.}});
+  EXPECT(x.sum().item() == 10);
+  EXPECT(is(x.sum(0), {4, 6}));
+  EXPECT(is(x.sum(-1), {3, 7}));
+  EXPECT(is(x.sum({0}), {4, 6}));
+  EXPECT(x.sum({}).item() == 10);
+  EXPECT(x.sum({0, 1}).item() == 10);
+  EXPECT(x.sum({}, {.keepdim = true}).shape() == Shape(1, 1));
+  EXPECT(x.sum({0}, {.keepdim = true}).shape() == Shape(1, 2));
+  EXPECT(is(mt::sum(x, {0}), {4, 6}));
+  EXPECT(x.max().item() == 4);
+  auto [values, indices] = x.max(0);
+  EXPECT(is(values, {3, 4}));
+  EXPECT(is(indices, {1, 1}));
+  EXPECT(is(x.max(1).values, {2, 4}));
+  EXPECT(is(x.argmax(0), {1, 1}));
+  EXPECT(is(max(x, 2 * x), {2, 4, 6, 8}));
+  EXPECT(x.mean({0, 1}).item() == 2.5);
+}
+
+void operators() {
+  const Tensor x = tensor({1., 2.});
+  const long l = 1;
+  const std::size_t u = 1;
+  const std::uint8_t b = 1;
+  EXPECT(is(x + 1 + l + u + 1.0F + 1.0 + b, {7, 8}));
+  EXPECT(is(1 + x, {2, 3}));
+  EXPECT(is(1.5 - x, {0.5, -0.5}));
+  EXPECT(is(2 / x, {2, 1}));
+  EXPECT(is(-x, {-1, -2}));
+  EXPECT(is(1 == x, {1, 0}));
+  EXPECT(is(1.5 != x, {1, 1}));
+  EXPECT(is((x > 0) & (x < 2), {1, 0}));
+  EXPECT(is(~(x > 1), {1, 0}));
+  EXPECT(is((x > 1) | (x < 2), {1, 1}));
+  EXPECT(is(x.pow(2), {1, 4}));
+  EXPECT(is(pow(x, x), {1, 4}));
+  EXPECT(is(pow(2, x), {2, 4}));
+  EXPECT(is(where(x > 1, x, 0.0), {0, 2}));
+  EXPECT(is(where(x > 1, 0.0, x), {1, 0}));
+  EXPECT(is(where(x > 1, 1, 0), {0, 1}));
+  EXPECT(is(exp(x - x), {1, 1}));
+  EXPECT(std::exp(0.0) == 1 && std::max(1, 2) == 2);
+}
+
+void conditions() {
+  Tensor loss = tensor(0.5);
+  EXPECT(loss < 1);
+  EXPECT(!(loss > 1));
+  EXPECT(loss < 1 && loss > 0);
+  int steps = 0;
+  while (loss > 0.1) loss = loss / 2, ++steps;
+  EXPECT(steps == 3);
+  if (loss == 0) ++failures;
+  EXPECT(float(loss) == 0.0625F);
+  EXPECT(static_cast<int>(tensor(7)) == 7);
+  EXPECT(loss.item() == 0.0625);
+  EXPECT(loss.item<float>() == 0.0625F);
+  EXPECT((tensor({1., 2.}).to_vector<float>() == std::vector<float>{1, 2}));
+}
+
+void views_and_writes() {
+  Tensor x = zeros({2, 2});
+  x[0] = 5.0;
+  x[1] = x[0];
+  x[1][0] = 2;
+  x.at({0, 1}) = 7;
+  x.slice(1, 0, 1) += 1;
+  x[0] *= 2;
+  EXPECT(is(x, {12, 14, 3, 5}));
+  for (Tensor row : x) row -= 1;
+  for (const Tensor& row : x) EXPECT(row.numel() == 2);
+  x += 1;
+  x.add_(1).mul_(2);
+  EXPECT(is(x, {26, 30, 8, 12}));
+  EXPECT(x.reshape({4}).numel() == 4);
+  EXPECT(x.reshape(4, 1).shape() == Shape(4, 1));
+  EXPECT(x.view(1, 4).shape() == Shape(1, 4));
+  EXPECT(x.view({-1}).shape() == Shape(4));
+  EXPECT(x.permute({1, 0}).shape() == Shape(2, 2));
+  EXPECT(x.permute(1, 0).shape() == Shape(2, 2));
+  EXPECT(x.expand({3, 2, 2}).shape() == Shape(3, 2, 2));
+  EXPECT(cat({x, x}, 1).shape() == Shape(2, 4));
+  EXPECT(cat({x, x}, {0}).shape() == Shape(4, 2));
+  EXPECT(cat(std::vector<Tensor>{x, x}).shape() == Shape(4, 2));
+  EXPECT(stack({x, x}).shape() == Shape(2, 2, 2));
+  EXPECT(x.to(float64).dtype() == float64);
+  EXPECT(x.to(cpu).to("cpu").cpu().device() == cpu);
+  for (std::int64_t size : (x + 1).shape()) EXPECT(size == 2);
+}
+
+void handles_in_containers() {
+  const Tensor x = tensor({1., 2.}), y = tensor({3., 4.});
+  std::vector<Tensor> list(2);
+  list[0] = x;
+  std::array<Tensor, 2> pair = {x, y};
+  pair[0] = y;
+  std::map<std::string, Tensor> names;
+  names["x"] = x;
+  std::optional<Tensor> maybe;
+  maybe = x;
+  Tensor a = x, b = y;
+  std::swap(a, b);
+  std::tie(a, b) = std::pair(x, y);
+  EXPECT(is(x, {1, 2}));
+  EXPECT(is(y, {3, 4}));
+  Tensor none;
+  EXPECT(!none.defined());
+  none = {};
+  EXPECT(!none.defined());
+}
+
+void gradients() {
+  const Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor w = tensor({3., 4.}, {.requires_grad = true});
+  const Tensor z = (x * w).sum();
+  z.backward({.retain_graph = true});
+  z.backward({}, {.retain_graph = true});
+  z.backward(tensor(1.0), {.retain_graph = true});
+  z.backward();
+  EXPECT(is(x.grad(), {12, 16}));
+  x.zero_grad();
+  EXPECT(!x.grad().defined());
+  const Tensor y = (x * w).sum();
+  EXPECT(is(grad(y, x, {.retain_graph = true})[0], {3, 4}));
+  EXPECT(is(grad(y, {x, w}, {.retain_graph = true})[1], {1, 2}));
+  EXPECT(is(grad({y}, {x, w}, {.retain_graph = true})[1], {1, 2}));
+  EXPECT(is(grad({y}, {x}, {.create_graph = true})[0], {3, 4}));
+  x.register_hook([](const Tensor& g) { static_cast<void>(g); });
+  x.register_hook([](const Tensor& g) { return g * 2; });
+  x.register_hook([](Tensor) {});
+  {
+    NoGrad guard;
+    Tensor updated = w;
+    updated -= 0.1 * w.grad();
+  }
+  w.zero_grad();
+  w.set_grad(ones({2}));
+  EXPECT(gradcheck([](const Tensor& a) { return exp(a); },
+                   tensor({0.5}, {.dtype = float64, .requires_grad = true})));
+}
+
+void learning() {
+  const Tensor w = tensor(1.0, {.requires_grad = true});
+  const int n = 0;
+  optim::SGD optimizer({w}, {.lr = 0.1, .momentum = 0.9});
+  optim::SGD other({w}, {.momentum = n});
+  (w * w).backward();
+  optimizer.step();
+  other.zero_grad();
+  EXPECT(
+      cross_entropy(zeros({1, 2}), tensor({0}), {.ignore_index = n, .reduction = "sum"}).item() ==
+      0);
+}
+
+void printed() {
+  std::ostringstream text;
+  text << tensor({1., 2.}) << Shape(2, 3) << float32 << boolean << Device("cuda:1");
+  EXPECT(text.str() == "tensor([1., 2.])[2, 3]float32boolcuda:1");
+}
+
+int main() {
+  making_tensors();
+  reductions();
+  operators();
+  conditions();
+  views_and_writes();
+  handles_in_containers();
+  gradients();
+  learning();
+  printed();
+  return failures == 0 ? 0 : 1;
+}
