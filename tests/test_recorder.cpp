@@ -282,17 +282,62 @@ TEST_CASE("printing, asking for numbers and comparing gradients are not events")
 }
 
 TEST_CASE("a storage is written down anew only after it has long not been asked for") {
-  Remembered remembered(100);
+  const Id half = Snapshot::sent_again_after / 2;
+  Remembered remembered;
   CHECK(remembered.add(1, 0));
   CHECK_FALSE(remembered.add(1, 0));
   CHECK(remembered.add(1, 1));
   CHECK_FALSE(remembered.add(1, 1));
-  for (Id storage = 1000; storage < 2000; ++storage) {
-    CHECK(remembered.add(storage, 0));
-    CHECK_FALSE(remembered.add(1, 1));  // one that is used again and again is never forgotten
+  CHECK(remembered.add(2, 0));
+  for (Id storage = 1000; storage < 1000 + 4 * half; ++storage) {
+    REQUIRE(remembered.add(storage, 0));
+    REQUIRE_FALSE(remembered.add(1, 1));  // one that is used again and again is never forgotten
   }
-  CHECK_FALSE(remembered.add(1950, 0));
-  CHECK(remembered.add(1000, 0));  // memory is bounded
+  CHECK_FALSE(remembered.add(1000 + 4 * half - half / 2, 0));
+  CHECK(remembered.add(2, 0));  // memory is bounded
+  CHECK(remembered.add(1000, 0));
+}
+
+// ---- Long runs ------------------------------------------------------------------------------------
+
+TEST_CASE("of a long run only a part is kept, and all that a kept episode shows is there") {
+  Trace trace;
+  Keeper keeper;
+  Recorder recorder([&](std::vector<Record>&& records) {
+    for (Record& record : records) keeper.add(trace, std::move(record));
+  });
+  mt::Observer* before = mt::observe(&recorder);
+  Tensor w = mt::tensor(0.0, {.requires_grad = true}).named("w");
+  Tensor rare;  // made in an episode that is not kept, used in some that are
+  constexpr int episodes = 4000;
+  for (int i = 1; i <= episodes; ++i) {
+    if (i == 70) rare = mt::tensor(3.0);
+    Tensor p = w * 2.0;
+    Tensor e = p - (i > 70 && i % 64 == 0 ? rare : mt::tensor(1.0));
+    Tensor loss = e * e;
+    loss.backward();
+    {
+      mt::NoGrad guard;
+      w -= 0.01 * w.grad();
+    }
+    w.zero_grad();
+  }
+  mt::observe(before);
+
+  Timeline timeline;
+  timeline.extend(std::make_shared<const Trace>(trace));
+  REQUIRE(timeline.episodes().size() == episodes);
+  int kept = 0;
+  for (const Episode& episode : timeline.episodes()) {
+    if (!episode.kept) continue;
+    ++kept;
+    for (std::size_t i = episode.event_begin; i < episode.event_end; ++i)
+      if (const Op* op = std::get_if<Op>(&trace.events[i]->what))
+        for (const auto* list : {&op->inputs, &op->outputs})
+          for (const Seen& seen : *list) REQUIRE(trace.find(seen) != nullptr);
+  }
+  CHECK(kept < 300);
+  CHECK(trace.snapshots.size() < 10000);  // of about 60,000
 }
 
 // ---- Random programs ----------------------------------------------------------------------------

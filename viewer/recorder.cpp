@@ -81,16 +81,18 @@ Attributes attributes_of(const mt::Facts& facts, const mt::Given& given) {
 }  // namespace
 
 bool Remembered::add(Id storage, std::int64_t version) {
-  auto found = recent_.find(storage);
-  if (found != recent_.end()) return std::exchange(found->second, version) != version;
-  auto old = older_.find(storage);
-  const bool is_new = old == older_.end() || old->second != version;
-  if (recent_.size() >= most_) {
-    older_ = std::move(recent_);
-    recent_.clear();
+  auto known = recent_.find(storage);
+  if (known == recent_.end()) {
+    auto old = older_.find(storage);
+    const std::int64_t none = version - 1;
+    known = recent_.emplace(storage, old == older_.end() ? none : old->second).first;
   }
-  recent_.emplace(storage, version);
-  return is_new;
+  if (std::exchange(known->second, version) == version) return false;
+  if (++added_ >= Snapshot::sent_again_after / 2) {
+    added_ = 0;
+    older_ = std::exchange(recent_, {});
+  }
+  return true;
 }
 
 // ---- What an event needs ------------------------------------------------------------------------

@@ -15,19 +15,17 @@
 
 namespace viewer {
 
-// Remembers which versions of which storages have been written down, in bounded memory. It may
-// forget one that has not been asked for in a long time; writing that down again is a waste and no
-// harm.
+// Remembers which versions of which storages have been written down. One that has not been asked
+// for while Snapshot::sent_again_after others were written down is forgotten.
 class Remembered {
  public:
-  explicit Remembered(std::size_t most = 1 << 16) : most_(most) {}
   // Whether it is new. From then on it is not.
   bool add(Id storage, std::int64_t version);
 
  private:
   using Versions = std::unordered_map<Id, std::int64_t>;  // the newest of each storage
-  std::size_t most_;
-  Versions recent_, older_;
+  std::int64_t added_ = 0;                                // in the present half of that time
+  Versions recent_, older_;  // asked for in this half, and in the one before
 };
 
 class Recorder : public minitensor::Observer {

@@ -59,6 +59,9 @@ struct Statistics {
 };
 struct Snapshot {
   static constexpr std::int64_t kept_in_full = 4096;
+  // A program forgets that it has sent a snapshot that no event has used while so many others were
+  // sent, and sends it again when one does. Whoever collects them may then have let go of it.
+  static constexpr std::int64_t sent_again_after = 2048;
   Id storage = 0;
   std::int64_t version = 0;
   std::int64_t count = 0;  // elements in the storage
