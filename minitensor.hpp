@@ -42,21 +42,22 @@
 //
 // How `a * b` gets to a.grad():
 //
-//   1. The operator computes the product, element by element (chapters 5 to 7), into a new tensor
-//   y.
+//   1. The operator computes the product, element by element (chapters 5 to 7), into a new y.
 //   2. If a or b wants a gradient, y gets a *node* (chapter 8). The node points to where a and b
-//   came
-//      from, and it saves what the derivatives name: "dy * b" needs b, so b is saved if a wants.
-//   3. y.backward() collects the nodes behind y and visits them by falling number: whoever used a
-//      tensor has a larger number than whoever made it, so a gradient is complete when its node's
-//      turn comes (chapter 9).
-//   4. Mul's rule gives dy * b to a. If a was broadcast, `give` sums that back to a's shape; if a
-//   was
-//      used elsewhere too, it is added to what came from there.
+//      came from, and saves what the derivatives name: "dy * b" needs b, so b is saved if a wants
+//      a gradient.
+//   3. y.sum().backward() starts with a gradient of 1 for the sum, collects the nodes behind it
+//      and visits them by falling id, the leaves last. Nodes take their ids from one counter, so
+//      whoever used a tensor has a larger id than whoever made it: when a node's turn comes,
+//      everything that used its result has been visited, and its gradient is complete (chapter 9).
+//   4. Mul's rule gives dy * b to a. If a was broadcast, `give` sums that back to a's shape; if
+//      a was used elsewhere too, it is added to what came from there.
 //   5. When the turn comes to a itself, a leaf, the sum is added to a.grad(). It is *added*: call
 //      zero_grad() between two steps.
 //
-// Contents. A student's path is 0, 1, 2, 4, 8, 9 and the first ten boxes of 10.
+// Contents. A student's path is 0, 1, 2, 4, 8, 9 and the first ten boxes (structs) of 10. All it
+// needs of 3 is this: a Storage is memory that views share and that counts its writes, a View is
+// where elements lie, a Ref counts its handles, and an Id is a number that is used once.
 //
 //    0. Read this first
 //    1. When things go wrong     errors that help
@@ -353,7 +354,7 @@ constexpr DType dtype_of() {
 // Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
 // a compile-time one.
 template <class F>
-decltype(auto) visit(DType t, F&& f) {
+decltype(auto) with_type(DType t, F&& f) {
   switch (t) {
     case DType::float32:
       return f(float{});
@@ -639,11 +640,11 @@ using Hook = std::function<Tensor(const Tensor& gradient)>;  // an undefined res
 
 // What a handle points to: a view, the storage that it looks at, and a place in the graph. One
 // record is one tensor, however many handles it has.
-struct Record : View {
-  static void destroy(Record* record);
+struct TensorData : View {
+  static void destroy(TensorData* record);
   static void* operator new(std::size_t bytes) { return take_block(bytes); }
-  static void operator delete(void* block) { give_block(block, sizeof(Record)); }
-  ~Record();
+  static void operator delete(void* block) { give_block(block, sizeof(TensorData)); }
+  ~TensorData();
 
   // In elements, as are the strides.
   std::int64_t offset() const { return (data - storage->data) / bytes_of(dtype); }
@@ -654,13 +655,13 @@ struct Record : View {
   Id id = next_id();
   Ref<Storage> storage;
 
-  Ref<Node> node;    // the operation that made it; null for a leaf and for plain data
-  Ref<Record> grad;  // a leaf's gradient; null: none yet
+  Ref<Node> node;        // the operation that made it; null for a leaf and for plain data
+  Ref<TensorData> grad;  // a leaf's gradient; null: none yet
 
   // A view remembers the tensor whose memory it shows. When a write changes what that base depends
   // on, the base counts it, and each view sees that its own node is out of date.
-  Ref<Record> base;
-  std::uint32_t history = 0;
+  Ref<TensorData> base;
+  std::uint32_t rewrites = 0;
 
   struct Extras {
     std::string name;
@@ -677,7 +678,7 @@ class [[nodiscard]] Tensor {
   Tensor() = default;  // undefined: what grad() is before a backward pass
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) = default;
-  explicit Tensor(Ref<Record> record) : record_(std::move(record)) {}
+  explicit Tensor(Ref<TensorData> record) : record_(std::move(record)) {}
 
   // `y = x` makes the name y stand for x. `y[0] = x` writes into y, because y[0] is nobody's name.
   Tensor& operator=(const Tensor&) & = default;
@@ -849,17 +850,17 @@ class [[nodiscard]] Tensor {
   friend Tensor operator~(const Operand& a);
 
   // ---- For the chapters that follow ----
-  Record& get() const {
+  TensorData& get() const {
     if (!record_) fail_undefined();
     return *record_;
   }
-  const Ref<Record>& handle() const { return record_; }
+  const Ref<TensorData>& handle() const { return record_; }
   const View& elements() const { return get(); }
   Node* node() const;  // brought up to date if a write through another view has changed it
 
  private:
   [[noreturn]] static void fail_undefined();
-  Ref<Record> record_;
+  Ref<TensorData> record_;
 };
 
 struct GradOptions {
@@ -989,8 +990,8 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
 void fill(const View& y, Scalar value);
 void copy(const View& y, const View& a);
 
-inline Ref<Record> dense_record(const Shape& shape, DType dtype, Ref<Storage> storage) {
-  Ref<Record> record = Ref<Record>::make();
+inline Ref<TensorData> dense_record(const Shape& shape, DType dtype, Ref<Storage> storage) {
+  Ref<TensorData> record = Ref<TensorData>::make();
   record->data = storage->data;
   record->device = storage->device;
   record->dtype = dtype;
@@ -1162,7 +1163,7 @@ inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc =
   Tensor x = begin_tensor("tensor", shape, dtype, options, loc);
   std::vector<Scalar> numbers;
   values.append_to(numbers);
-  visit(dtype, [&](auto zero) {
+  with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
     for (const Scalar& number : numbers) *to++ = number.to<T>();
@@ -1180,7 +1181,7 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_tensor("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
-  visit(dtype, [&](auto zero) {
+  with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
     for (std::int64_t i = 0; i < x.numel(); ++i)
@@ -1198,7 +1199,7 @@ inline Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions op
   const DType dtype = options.dtype.value_or(float32);
   Tensor x = begin_tensor("linspace", {std::int64_t{count}}, dtype, options, loc);
   const double step = count > 1 ? (stop.real() - start.real()) / static_cast<double>(count - 1) : 0;
-  visit(dtype, [&](auto zero) {
+  with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
     for (std::int64_t i = 0; i < count; ++i)  // from both ends, so that both are exact
@@ -1226,7 +1227,8 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
   check_sizes(shape, {"from_blob", loc});
   const DType dtype = options.dtype.value_or(float32);
   const std::int64_t bytes = shape.numel() * bytes_of(dtype);
-  Ref<Record> record = dense_record(shape, dtype, Storage::around(data, bytes, std::move(let_go)));
+  Ref<TensorData> record =
+      dense_record(shape, dtype, Storage::around(data, bytes, std::move(let_go)));
   return end_tensor(Tensor(std::move(record)), options, loc);
 }
 
@@ -1241,7 +1243,7 @@ inline std::int64_t Tensor::stride(Extent axis, Loc loc) const {
   return get().strides[checked_axis(axis, dim(), {"stride", loc})];
 }
 inline bool Tensor::is_contiguous() const {
-  const Record& r = get();
+  const TensorData& r = get();
   if (r.shape.numel() == 0) return true;
   const Shape dense = contiguous_strides(r.shape);
   for (int i = 0; i < r.shape.size(); ++i)
@@ -1269,7 +1271,7 @@ std::vector<T> Tensor::to_vector() const {
   const Tensor dense = dense_copy(*this, dtype_of<T>());
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));
-  visit(dense.dtype(), [&](auto zero) {
+  with_type(dense.dtype(), [&](auto zero) {
     const auto* from = reinterpret_cast<const decltype(zero)*>(dense.elements().data);
     for (std::int64_t i = 0; i < numel(); ++i) values.push_back(static_cast<T>(from[i]));
   });
@@ -1288,8 +1290,8 @@ T Tensor::item(Loc loc) const {
 }
 
 inline const Tensor& Tensor::named(const std::string& name) const& {
-  Record& r = get();
-  if (!r.extras) r.extras = std::make_unique<Record::Extras>();
+  TensorData& r = get();
+  if (!r.extras) r.extras = std::make_unique<TensorData::Extras>();
   r.extras->name = name;
   if (current.observer) tell_named(*this);
   return *this;
@@ -1322,7 +1324,7 @@ inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
     fail({"set_grad", loc}, {"the gradient of a ", shape(), " tensor has its shape and dtype, not ",
                              grad.shape(), " ", grad.dtype()});
   const Quiet quiet;
-  get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<Record>();
+  get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<TensorData>();
 }
 
 // ---- Printing -----------------------------------------------------------------------------------
@@ -1463,7 +1465,7 @@ inline std::string print_elements(const View& view, const std::string& history =
                                   const std::string& device = "") {
   const bool empty = view.shape.numel() == 0;
   const bool shorten = view.shape.numel() > 1000;
-  const std::string elements = visit(view.dtype, [&](auto zero) -> std::string {
+  const std::string elements = with_type(view.dtype, [&](auto zero) -> std::string {
     using T = decltype(zero);
     if (empty) return "[]";
     std::vector<T> numbers;
@@ -2565,7 +2567,7 @@ inline View as_view(const void* number, DType dtype, const Shape& shape) {
 
 inline void fill(const View& y, Scalar value) {
   if (const Machine* other = machine(y.device)) return other->fill(y, value);
-  visit(y.dtype, [&](auto t) {
+  with_type(y.dtype, [&](auto t) {
     t = value.to<decltype(t)>();
     copy(y, as_view(&t, y.dtype, y.shape));
   });
@@ -2764,7 +2766,8 @@ void reduce_arg(const View& values, const View& indices, const View& a, int axis
   }
   const View lines = as_view(&line, int64, starts.shape);
   const Walk walk({&indices, &values, &starts, &lines});
-  visit(a.dtype, [&](auto t) { run(walk, [](const Row& row) { find_first<decltype(t)>(row); }); });
+  with_type(a.dtype,
+            [&](auto t) { run(walk, [](const Row& row) { find_first<decltype(t)>(row); }); });
 }
 
 // ---- Matrices -----------------------------------------------------------------------------------
@@ -2882,7 +2885,7 @@ inline void matmul(const View& y, const View& a, const View& b) {
     for (Shape* list : {&stack.shape, &stack.strides})
       for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
   const Walk walk({&stacks[0], &stacks[1], &stacks[2]});
-  visit(y.dtype, [&](auto t) {
+  with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
     if constexpr (std::is_same_v<T, bool>)
       throw Error("matmul has no meaning for bool");
@@ -2925,7 +2928,7 @@ inline void gather(const View& y, const View& a, const View& index, int axis) {
   const std::int64_t step = a.shape.empty() ? 0 : a.strides[axis];
   const View zero = at_index_zero(a, axis, y.shape);
   const Walk walk({&y, &zero, &index});
-  visit(y.dtype, [&](auto t) {
+  with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
     run(walk, [step](const Row& row) {
       for (std::int64_t i = 0; i < row.n; ++i) {
@@ -2943,7 +2946,7 @@ inline void scatter_add(const View& y, const View& a, const View& index, int axi
   const std::int64_t step = y.shape.empty() ? 0 : y.strides[axis];
   const View zero = at_index_zero(y, axis, a.shape);
   const Walk walk({&a, &zero, &index});
-  visit(y.dtype, [&](auto t) {
+  with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
     run_in_order(walk, [step](const Row& row) {
       for (std::int64_t i = 0; i < row.n; ++i) {
@@ -3031,7 +3034,7 @@ constexpr unsigned letters_in(const char* text) {
 // Where an input came from: the node of the operation that made it, or the leaf itself.
 struct Edge {
   Ref<Node> node;
-  Ref<Record> leaf;
+  Ref<TensorData> leaf;
   bool wanted() const { return node || leaf; }
 };
 struct Input {
@@ -3043,9 +3046,9 @@ struct Input {
 };
 struct Saved {
   char letter = 0;
-  Tensor tensor;             // without history, so that no tensor and node can hold each other
-  std::int64_t version = 0;  // when it was saved; a later one means that it was overwritten
-  bool geometry_only = false;
+  Tensor tensor;               // without history, so that no tensor and node can hold each other
+  std::int64_t version = 0;    // when it was saved; a later one means that it was overwritten
+  bool geometry_only = false;  // shape and strides are of interest, the values are not
 };
 
 class Pass;      // chapter 9
@@ -3054,7 +3057,7 @@ struct Recipe {  // an operation for the engine: its facts, its rule, and what e
   void (*backward)(Node& node, Pass& pass, Tensor dy);
   std::array<unsigned, 3> needs;
   unsigned needs_for(int slot) const {
-    return needs[static_cast<std::size_t>(slot < 3 ? slot : 0)];
+    return needs[static_cast<std::size_t>(slot < 3 ? slot : 0)];  // cat: all are alike
   }
 };
 template <class Rule>
@@ -3098,9 +3101,9 @@ class Node {
 
   // Who wants to hear of this gradient besides the rule: hooks, and a tensor that retains it.
   std::vector<Hook> hooks;
-  Record* retaining = nullptr;
+  TensorData* retaining = nullptr;
 
-  std::uint64_t mark = 0;  // scratch of a backward pass, as in Record
+  std::uint64_t mark = 0;  // scratch of a backward pass, as in TensorData
   std::int32_t place = 0;
   Node* next_dead = nullptr;
 
@@ -3135,10 +3138,10 @@ inline void Node::destroy(Node* node) {
   deleting = false;
 }
 
-// Another handle-independent look at the same tensor: same number, same elements, no history.
+// A second TensorData of the same tensor: same id, same elements, no history.
 inline Tensor alias_of(const Tensor& x) {
-  const Record& from = x.get();
-  Ref<Record> to = Ref<Record>::make();
+  const TensorData& from = x.get();
+  Ref<TensorData> to = Ref<TensorData>::make();
   static_cast<View&>(*to) = from;
   to->id = from.id;
   to->storage = from.storage;
@@ -3146,61 +3149,61 @@ inline Tensor alias_of(const Tensor& x) {
 }
 
 inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = false) {
-  const bool leaf = x.get().requires_grad;  // refuses to be written to, so it may be kept itself
+  const bool leaf = x.get().requires_grad;  // it has no node, so keeping it makes no circle
   node.saved.push_back({letter, leaf ? x : alias_of(x), x.version(), geometry_only});
 }
 
-// Gives a tensor its node. If its gradient is retained, it is that of what the tensor is now.
-inline void set_node(Record& r, Ref<Node> node) {
+// Gives a tensor its node. A gradient that is retained is from now on that of the new node.
+inline void set_node(TensorData& r, Ref<Node> node) {
   if (r.retains_grad && r.node) r.node->retaining = nullptr;
   if (node) node->result = r.id, node->retaining = r.retains_grad ? &r : nullptr;
   r.node = std::move(node);
 }
 
 // The inputs of an operation, in their order.
-struct Inputs : std::span<const Tensor* const> {
+struct InputTensors : std::span<const Tensor* const> {
   using std::span<const Tensor* const>::span;
-  Inputs(std::initializer_list<const Tensor*> list) : span(list.begin(), list.size()) {}
+  InputTensors(std::initializer_list<const Tensor*> list) : span(list.begin(), list.size()) {}
 };
 
-inline void attach_node(const Recipe& recipe, Tensor& y, Inputs inputs, Loc loc, const Given& given,
-                        const Tensor* index) {
+inline void attach_node(const Recipe& recipe, Tensor& y, InputTensors inputs, Loc loc,
+                        const Given& given, const Tensor* index) {
   Ref<Node> node = Ref<Node>::make(recipe, given, line_of(loc));
-  unsigned needed = 0;
+  unsigned needed_letters = 0;  // a bit each, in the order of `letters`
   for (const Tensor* input : inputs) {
-    const Record& x = input->get();
+    const TensorData& x = input->get();
     Input in{{}, x.id, x.dtype, x.device, x.shape};
     if (Node* made_by = input->node())
       in.from.node = Ref<Node>(made_by);
     else if (x.requires_grad)
       in.from.leaf = input->handle();
-    if (in.from.wanted()) needed |= recipe.needs_for(node->inputs.size());
+    if (in.from.wanted()) needed_letters |= recipe.needs_for(node->inputs.size());
     node->inputs.push_back(std::move(in));
   }
   for (int i = 0; i < 3 && i < static_cast<int>(inputs.size()); ++i)
-    if (needed >> i & 1)
+    if (needed_letters >> i & 1)
       save(*node, letters[static_cast<std::size_t>(i)], *inputs[static_cast<std::size_t>(i)]);
-  if (needed >> 3 & 1) save(*node, 'y', y);
-  if (needed >> 4 & 1 && index) save(*node, 'i', *index);
+  if (needed_letters >> 3 & 1) save(*node, 'y', y);
+  if (needed_letters >> 4 & 1 && index) save(*node, 'i', *index);
   node->dtype = y.dtype();
   node->shape = y.shape();
   set_node(y.get(), std::move(node));
 }
 
-void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs inputs,
+void tell_op(const Node* node, const Facts& facts, const Given& given, InputTensors inputs,
              const Tensor& y, const Tensor* index, Loc loc);
 
 // Every operation ends here. `y` has been computed; if an input wants a gradient, y gets a node,
 // and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
-inline Tensor record_as(const Recipe& recipe, Tensor y, Inputs inputs, Loc loc,
+inline Tensor record_as(const Recipe& recipe, Tensor y, InputTensors inputs, Loc loc,
                         const Given& given = {}, const Tensor* index = nullptr) {
   const Loc line = line_of(loc);
-  if (current.grad_enabled && is_floating(y.dtype()))
-    for (const Tensor* input : inputs)
-      if (input->requires_grad()) {
-        attach_node(recipe, y, inputs, line, given, index);
-        break;
-      }
+  // All inputs are asked, because asking brings their nodes up to date: those must be older than
+  // y's.
+  bool wanted = false;
+  for (const Tensor* input : inputs) wanted |= input->requires_grad();
+  if (wanted && current.grad_enabled && is_floating(y.dtype()))
+    attach_node(recipe, y, inputs, line, given, index);
   if (current.observer) tell_op(y.get().node.get(), *recipe.facts, given, inputs, y, index, line);
   return y;
 }
@@ -3309,10 +3312,10 @@ class Pass {
   void give(Node& node, int slot, Tensor gradient);
 
  private:
-  struct Stop {  // a place that the pass comes through: a node or a leaf
-    Stop(Node* n, Record* l) : node(n), leaf(l) {}
+  struct Station {  // a place that the pass comes through: a node or a leaf
+    Station(Node* n, TensorData* l) : node(n), leaf(l) {}
     Node* node;
-    Record* leaf;
+    TensorData* leaf;
     int first_edge = 0;    // of this node's inputs in edges_
     bool needed = true;    // false: no way from here to a gradient that grad() was asked for
     bool own_sum = false;  // `sum` was made here, so it may be added to in place
@@ -3321,20 +3324,20 @@ class Pass {
   void collect();
   void number_edges();
   void find_needed();
-  bool owes(const Stop& stop) const;
+  bool owes(const Station& station) const;
   void check_not_used_up(const Node& node) const;
-  int edge(const Stop& stop, int slot) const {
-    return edges_[static_cast<std::size_t>(stop.first_edge + slot)];
+  int edge(const Station& station, int slot) const {
+    return edges_[static_cast<std::size_t>(station.first_edge + slot)];
   }
-  Stop& stop_at(int place) { return stops_[static_cast<std::size_t>(place)]; }
-  const Stop& stop_at(int place) const { return stops_[static_cast<std::size_t>(place)]; }
+  Station& station_at(int place) { return stations_[static_cast<std::size_t>(place)]; }
+  const Station& station_at(int place) const { return stations_[static_cast<std::size_t>(place)]; }
   int place_of(const Tensor& x) const;
   void add_seeds();
-  void visit(Stop& stop);
+  void visit(Station& station);
   void run_rule(Node& node, Tensor dy);
-  void add(Stop& stop, Tensor gradient);
+  void add(Station& station, Tensor gradient);
   Tensor call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const;
-  void land(Record& leaf, Tensor gradient) const;
+  void land(TensorData& leaf, Tensor gradient) const;
 
   const std::vector<Tensor>& roots_;
   const std::vector<Tensor>& seeds_;
@@ -3343,11 +3346,11 @@ class Pass {
   const Loc loc_;
   std::int64_t number_ = 0;
   Observer* watcher_ = nullptr;
-  std::vector<Stop> stops_;          // nodes by falling number, then leaves
-  std::vector<std::int32_t> edges_;  // for each input of each node: its place in stops_, or -1
+  std::vector<Station> stations_;    // nodes by falling number, then leaves
+  std::vector<std::int32_t> edges_;  // for each input of each node: its place in stations_, or -1
   std::vector<int> root_places_, asked_places_;
   std::vector<Tensor> results_;
-  int now_ = 0;  // the place of the stop whose rule runs
+  int now_ = 0;  // the place of the station whose rule runs
 };
 
 // What a rule sees of the pass. A rule is a struct with its facts and a `backward()` that says, for
@@ -3462,8 +3465,8 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
 inline void Pass::collect() {
   const auto pass = static_cast<std::uint64_t>(number_);
   std::vector<Node*> open, nodes;
-  std::vector<Record*> leaves;
-  auto meet = [&](Node* node, Record* leaf) {
+  std::vector<TensorData*> leaves;
+  auto meet = [&](Node* node, TensorData* leaf) {
     if (node && std::exchange(node->mark, pass) != pass) open.push_back(node);
     if (leaf && std::exchange(leaf->mark, pass) != pass) leaves.push_back(leaf);
   };
@@ -3483,19 +3486,20 @@ inline void Pass::collect() {
   auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
   if (!std::is_sorted(nodes.begin(), nodes.end(), later))  // a chain is met in order already
     std::sort(nodes.begin(), nodes.end(), later);
-  std::sort(leaves.begin(), leaves.end(), [](Record* a, Record* b) { return a->id > b->id; });
-  stops_.reserve(nodes.size() + leaves.size());
-  for (Node* node : nodes) stops_.push_back(Stop(node, nullptr));
-  for (Record* leaf : leaves) stops_.push_back(Stop(nullptr, leaf));
+  std::sort(leaves.begin(), leaves.end(),
+            [](TensorData* a, TensorData* b) { return a->id > b->id; });
+  stations_.reserve(nodes.size() + leaves.size());
+  for (Node* node : nodes) stations_.push_back(Station(node, nullptr));
+  for (TensorData* leaf : leaves) stations_.push_back(Station(nullptr, leaf));
 }
 
 inline void Pass::number_edges() {
-  for (std::size_t i = 0; i < stops_.size(); ++i)
-    (stops_[i].node ? stops_[i].node->place : stops_[i].leaf->place) = static_cast<int>(i);
-  for (Stop& stop : stops_) {
-    stop.first_edge = static_cast<std::int32_t>(edges_.size());
-    for (int slot = 0; stop.node && slot < stop.node->inputs.size(); ++slot) {
-      const Edge& from = stop.node->inputs[slot].from;
+  for (std::size_t i = 0; i < stations_.size(); ++i)
+    (stations_[i].node ? stations_[i].node->place : stations_[i].leaf->place) = static_cast<int>(i);
+  for (Station& station : stations_) {
+    station.first_edge = static_cast<std::int32_t>(edges_.size());
+    for (int slot = 0; station.node && slot < station.node->inputs.size(); ++slot) {
+      const Edge& from = station.node->inputs[slot].from;
       edges_.push_back(from.node ? from.node->place : from.leaf ? from.leaf->place : -1);
     }
   }
@@ -3503,13 +3507,13 @@ inline void Pass::number_edges() {
 
 // For grad(x): only what lies between the roots and x has to be computed.
 inline void Pass::find_needed() {
-  for (Stop& stop : stops_) stop.needed = false;
+  for (Station& station : stations_) station.needed = false;
   for (int place : asked_places_)
-    if (place >= 0) stop_at(place).needed = true;
-  for (std::size_t i = stops_.size(); i-- > 0;)
-    for (int slot = 0; stops_[i].node && slot < stops_[i].node->inputs.size(); ++slot) {
-      const int place = edge(stops_[i], slot);
-      if (place >= 0 && stop_at(place).needed) stops_[i].needed = true;
+    if (place >= 0) station_at(place).needed = true;
+  for (std::size_t i = stations_.size(); i-- > 0;)
+    for (int slot = 0; stations_[i].node && slot < stations_[i].node->inputs.size(); ++slot) {
+      const int place = edge(stations_[i], slot);
+      if (place >= 0 && station_at(place).needed) stations_[i].needed = true;
     }
 }
 
@@ -3524,14 +3528,14 @@ inline std::vector<Tensor> Pass::run() {
   if (watcher_)
     tell_pass_begins(watcher_, number_, roots_, seeds_, options_, asked_, line_of(loc_));
   results_.resize(asked_ ? asked_->size() : 0);
-  for (const Stop& stop : stops_)  // before any gradient has changed
-    if (stop.needed && stop.node && owes(stop)) check_not_used_up(*stop.node);
+  for (const Station& station : stations_)  // before any gradient has changed
+    if (station.needed && station.node && owes(station)) check_not_used_up(*station.node);
   {
     const GradMode mode(options_.create_graph);
     add_seeds();
-    for (now_ = 0; now_ < static_cast<int>(stops_.size()); ++now_) {
-      Stop& stop = stop_at(now_);
-      if (stop.needed && stop.sum.defined()) visit(stop);
+    for (now_ = 0; now_ < static_cast<int>(stations_.size()); ++now_) {
+      Station& station = station_at(now_);
+      if (station.needed && station.sum.defined()) visit(station);
     }
   }
   if (watcher_) tell_pass_ends(watcher_, number_);
@@ -3541,32 +3545,32 @@ inline std::vector<Tensor> Pass::run() {
 inline void Pass::add_seeds() {
   const Quiet quiet;
   const Pin pin(loc_);
-  for (std::size_t i = 0; i < roots_.size(); ++i) add(stop_at(root_places_[i]), seeds_[i]);
+  for (std::size_t i = 0; i < roots_.size(); ++i) add(station_at(root_places_[i]), seeds_[i]);
 }
 
-// The gradient of this stop is complete: everything that used it came before.
-inline void Pass::visit(Stop& stop) {
-  Tensor gradient = std::move(stop.sum);
-  Node* node = stop.node;
-  const std::vector<Hook>* hooks = node                ? &node->hooks
-                                   : stop.leaf->extras ? &stop.leaf->extras->hooks
-                                                       : nullptr;
+// The gradient of this station is complete: everything that used it came before.
+inline void Pass::visit(Station& station) {
+  Tensor gradient = std::move(station.sum);
+  Node* node = station.node;
+  const std::vector<Hook>* hooks = node                   ? &node->hooks
+                                   : station.leaf->extras ? &station.leaf->extras->hooks
+                                                          : nullptr;
   if (hooks && !hooks->empty())
-    gradient = call_hooks(*hooks, node ? node->result : stop.leaf->id, std::move(gradient));
+    gradient = call_hooks(*hooks, node ? node->result : station.leaf->id, std::move(gradient));
   for (std::size_t k = 0; k < asked_places_.size(); ++k)
     if (asked_places_[k] == now_) results_[k] = gradient;
   if (!node) {
-    if (!asked_) land(*stop.leaf, std::move(gradient));
+    if (!asked_) land(*station.leaf, std::move(gradient));
     return;
   }
   if (node->retaining) land(*node->retaining, gradient);
-  if (owes(stop)) run_rule(*node, std::move(gradient));
+  if (owes(station)) run_rule(*node, std::move(gradient));
 }
 
 // Does any input of this node want a gradient?
-inline bool Pass::owes(const Stop& stop) const {
-  for (int slot = 0; slot < stop.node->inputs.size(); ++slot)
-    if (const int place = edge(stop, slot); place >= 0 && stop_at(place).needed) return true;
+inline bool Pass::owes(const Station& station) const {
+  for (int slot = 0; slot < station.node->inputs.size(); ++slot)
+    if (const int place = edge(station, slot); place >= 0 && station_at(place).needed) return true;
   return false;
 }
 
@@ -3596,8 +3600,8 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
 }
 
 inline bool Pass::wants(int slot) const {
-  const int place = edge(stop_at(now_), slot);
-  return place >= 0 && stop_at(place).needed;
+  const int place = edge(station_at(now_), slot);
+  return place >= 0 && station_at(place).needed;
 }
 
 // The one place where a gradient crosses an edge: it takes the type and the shape of the input.
@@ -3613,19 +3617,19 @@ inline void Pass::give(Node& node, int slot, Tensor gradient) {
     gradient = gradient * 1.01;
   if (current.anomaly) check_not_nan(node, slot, gradient);
   if (watcher_) tell_arrived(watcher_, number_, node, slot, before, gradient);
-  add(stop_at(edge(stop_at(now_), slot)), std::move(gradient));
+  add(station_at(edge(station_at(now_), slot)), std::move(gradient));
 }
 
 // Contributions are added up. A sum that this pass made may grow in place; the first contribution
 // may not, since others can hold it too.
-inline void Pass::add(Stop& stop, Tensor gradient) {
-  if (!stop.sum.defined()) {
-    stop.sum = std::move(gradient);
-  } else if (stop.own_sum && !options_.create_graph) {
-    zip<formula::Add>(stop.sum.elements(), stop.sum.elements(), gradient.elements());
+inline void Pass::add(Station& station, Tensor gradient) {
+  if (!station.sum.defined()) {
+    station.sum = std::move(gradient);
+  } else if (station.own_sum && !options_.create_graph) {
+    zip<formula::Add>(station.sum.elements(), station.sum.elements(), gradient.elements());
   } else {
-    stop.sum = stop.sum + gradient;
-    stop.own_sum = true;
+    station.sum = station.sum + gradient;
+    station.own_sum = true;
   }
 }
 
@@ -3642,7 +3646,7 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
 }
 
 // Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
-inline void Pass::land(Record& leaf, Tensor gradient) const {
+inline void Pass::land(TensorData& leaf, Tensor gradient) const {
   static std::mutex one_at_a_time;  // threads with graphs of their own may share a leaf
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const Quiet quiet;
@@ -3660,7 +3664,7 @@ inline void Pass::land(Record& leaf, Tensor gradient) const {
     zip<formula::Add>(old.elements(), old.elements(), gradient.elements());
     note_write(old, "backward", loc_);
   }
-  if (watcher_) tell_landed(watcher_, number_, Tensor(Ref<Record>(&leaf)), before);
+  if (watcher_) tell_landed(watcher_, number_, Tensor(Ref<TensorData>(&leaf)), before);
 }
 
 // ---- Starting a pass ----------------------------------------------------------------------------
@@ -3737,7 +3741,7 @@ void Tensor::register_hook(F hook, Loc loc) const {
       return Tensor(hook(gradient));
   };
   if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
-  if (!get().extras) get().extras = std::make_unique<Record::Extras>();
+  if (!get().extras) get().extras = std::make_unique<TensorData::Extras>();
   get().extras->hooks.push_back(std::move(wrapped));
 }
 inline const Tensor& Tensor::retain_grad(Loc loc) const {
@@ -3750,10 +3754,10 @@ inline const Tensor& Tensor::retain_grad(Loc loc) const {
   return *this;
 }
 
-inline Record::~Record() {
+inline TensorData::~TensorData() {
   if (retains_grad && node && node->retaining == this) node->retaining = nullptr;
 }
-inline void Record::destroy(Record* record) { delete record; }
+inline void TensorData::destroy(TensorData* record) { delete record; }
 
 // ================================================================================================
 // 10. Operations
@@ -3806,7 +3810,7 @@ class Constant {
  public:
   Constant(Scalar number, DType dtype, const Shape& shape)
       : view{bytes_, dtype, shape, Shape::filled(shape.size(), 0), cpu} {
-    visit(dtype, [&](auto zero) {
+    with_type(dtype, [&](auto zero) {
       const auto value = number.to<decltype(zero)>();
       std::memcpy(bytes_, &value, sizeof value);
     });
@@ -4775,7 +4779,7 @@ inline Shape kept_shape(Shape shape, const Shape& axes) {
 }
 // The same new tensor, without the axes that a reduction left with size 1.
 inline Tensor dropped(Tensor y, const Shape& axes) {
-  Record& r = y.get();
+  TensorData& r = y.get();
   for (int i = axes.size(); i-- > 0;) r.shape.erase(static_cast<int>(axes[i]));
   r.strides = contiguous_strides(r.shape);
   return y;
@@ -4943,13 +4947,13 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
                       std::int64_t offset) {
   static_cast<void>(
       x.node());  // brought up to date first, so that the view starts from the same history
-  const Record& from = x.get();
-  Ref<Record> to = Ref<Record>::make();
+  const TensorData& from = x.get();
+  Ref<TensorData> to = Ref<TensorData>::make();
   static_cast<View&>(*to) = {from.storage->data + offset * bytes_of(from.dtype), from.dtype, shape,
                              strides, from.device};
   to->storage = from.storage;
   to->base = from.base ? from.base : x.handle();
-  to->history = to->base->history;
+  to->rewrites = to->base->rewrites;
   return Tensor(std::move(to));
 }
 
@@ -5319,9 +5323,9 @@ inline void rule::ExtremeAlong::backward() {
 
 // ---- In place -----------------------------------------------------------------------------------
 //
-// A write changes memory that others may look at. So the storage counts it, and three kinds of
-// tensor refuse before anything has changed: a leaf that requires grad, a view of one, and an
-// expanded tensor.
+// A write changes memory that others may look at. So the storage counts it, and some tensors refuse
+// before anything has changed: an expanded one always; while recording, a leaf that requires grad,
+// a view of one, and a view that was made inside NoGrad.
 
 inline void note_write(const Tensor& x, const char* by, Loc loc) {
   Storage& storage = *x.get().storage;
@@ -5331,7 +5335,7 @@ inline void note_write(const Tensor& x, const char* by, Loc loc) {
 }
 
 inline void check_writable(const Tensor& x, const At& at) {
-  const Record& r = x.get();
+  const TensorData& r = x.get();
   for (int i = 0; i < r.shape.size(); ++i)
     if (r.strides[i] == 0 && r.shape[i] > 1)
       fail(at, {"several elements of this expanded tensor ", r.shape, " are one place in memory"},
@@ -5351,9 +5355,9 @@ inline void check_writable(const Tensor& x, const At& at) {
 // A view whose base was written to through another view takes its history anew from the base.
 inline void renew(const Tensor& view) {
   static constexpr const Recipe& recipe = recipe_of<rule::AsStrided>;
-  Record& r = view.get();
+  TensorData& r = view.get();
   const Tensor base(r.base);
-  r.history = r.base->history;
+  r.rewrites = r.base->rewrites;
   if (!base.requires_grad()) return set_node(r, {});
   Tensor x = view;
   const Tensor* inputs[] = {&base};
@@ -5362,8 +5366,8 @@ inline void renew(const Tensor& view) {
   save(*r.node, 'o', alias_of(base), true);
 }
 inline Node* Tensor::node() const {
-  const Record& r = get();
-  if (r.base && r.history != r.base->history) renew(*this);
+  const TensorData& r = get();
+  if (r.base && r.rewrites != r.base->rewrites) renew(*this);
   return r.node.get();
 }
 
@@ -5383,10 +5387,10 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   result = result.to(x.dtype());
   copy(x.elements(), broadcast_to(result.elements(), x.shape()));
   note_write(x, at.op, line_of(at.loc));
-  Record& r = x.get();
+  TensorData& r = x.get();
   if (!r.base) {
     set_node(r, Ref<Node>(result.node()));
-    ++r.history;
+    ++r.rewrites;
     return;
   }
   static constexpr const Recipe& recipe = recipe_of<rule::WriteInto>;
@@ -5395,7 +5399,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   attach_node(recipe, base, inputs, at.loc, {}, nullptr);
   save(*base.get().node, 'v', alias_of(x), true);
   save(*base.get().node, 'o', alias_of(base), true);
-  r.history = ++base.get().history - 1;
+  r.rewrites = ++base.get().rewrites - 1;
   renew(x);
 }
 
@@ -5526,7 +5530,7 @@ inline Tensor window_of(const Tensor& line, const Shape& shape, const Shape& str
   return y;
 }
 // Zeros over the extent of a base: in them, the base and its windows lie as they do in memory.
-inline Tensor line_like(const Record& base, const Tensor& dy) {
+inline Tensor line_like(const TensorData& base, const Tensor& dy) {
   std::int64_t extent = base.shape.numel() ? 1 : 0;
   for (int i = 0; extent && i < base.shape.size(); ++i)
     extent += (base.shape[i] - 1) * base.strides[i];
@@ -5534,7 +5538,7 @@ inline Tensor line_like(const Record& base, const Tensor& dy) {
 }
 inline void rule::AsStrided::backward() {
   const Tensor view = saved('v'), base = saved('o');
-  const Record &window = view.get(), &whole = base.get();
+  const TensorData &window = view.get(), &whole = base.get();
   Shape once = window.shape;  // an axis that was expanded has one element in memory
   for (int i = 0; i < once.size(); ++i)
     if (window.strides[i] == 0) once[i] = 1;
@@ -5545,7 +5549,7 @@ inline void rule::AsStrided::backward() {
 }
 inline void rule::WriteInto::backward() {
   const Tensor view = saved('v'), base = saved('o');
-  const Record &window = view.get(), &whole = base.get();
+  const TensorData &window = view.get(), &whole = base.get();
   const Tensor line = line_like(whole, dy);
   window_of(line, whole.shape, whole.strides, 0).copy_(dy);
   const Tensor place =
@@ -5911,13 +5915,13 @@ inline void fill_normal(const View& y, Generator& generator, double mean, double
 inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
                           std::int64_t high) {
   const distribution::Integers draw(low, high);
-  visit(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
+  with_type(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
 }
 
 // 1 with the probability p, otherwise 0. y has any dtype.
 inline void fill_bernoulli(const View& y, Generator& generator, double p) {
   const distribution::Bernoulli draw{p};
-  visit(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
+  with_type(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
 }
 
 // 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they
@@ -5928,7 +5932,7 @@ inline void fill_permutation(const View& y, Generator& generator) {
   for (std::int64_t i = 0; i < y.shape.numel(); ++i)
     line.emplace_back(distribution::in_pairs(call.block(static_cast<std::uint64_t>(i)))[0], i);
   std::sort(line.begin(), line.end());
-  visit(y.dtype, [&]<class T>(T) {
+  with_type(y.dtype, [&]<class T>(T) {
     T* out = reinterpret_cast<T*>(y.data);
     for (const auto& place : line) *out++ = static_cast<T>(place.second);
   });
@@ -6024,7 +6028,7 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
 // Element i of a float64 tensor, in row-major order, wherever it lies.
 inline double& element(const Tensor& x, std::int64_t i) {
-  const Record& r = x.get();
+  const TensorData& r = x.get();
   std::int64_t offset = 0;
   for (int axis = r.shape.size(); axis-- > 0; i /= r.shape[axis])
     offset += i % r.shape[axis] * r.strides[axis];
@@ -6186,7 +6190,7 @@ inline void tell_let_go(const Tensor& x) { tell(current.observer, &Observer::let
 inline void tell_failed(const At& at, const std::string& text) {
   tell(current.observer, &Observer::failed, at.op, text, line_of(at.loc));
 }
-inline void tell_op(const Node* node, const Facts& facts, const Given& given, Inputs inputs,
+inline void tell_op(const Node* node, const Facts& facts, const Given& given, InputTensors inputs,
                     const Tensor& y, const Tensor* index, Loc loc) {
   const Tensor outputs[] = {y, index ? *index : Tensor()};
   tell(current.observer, &Observer::op, node, facts, given, inputs,
@@ -6243,7 +6247,7 @@ inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
   check_together({"graph", loc}, {&root});
   std::map<Id, Graph::Box> found;
   std::vector<const Node*> open;
-  auto meet_leaf = [&](const Record& leaf) {
+  auto meet_leaf = [&](const TensorData& leaf) {
     const std::string name = leaf.extras ? leaf.extras->name : "";
     found[leaf.id] = {leaf.id, true, name.empty() ? "leaf" : name, to_string(leaf.shape), {}};
   };

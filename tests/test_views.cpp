@@ -367,4 +367,17 @@ TEST_CASE("arange counts up to its end, linspace includes it") {
   CHECK(refused([] { return linspace(0, 1, -1); }));
 }
 
+// By hand: the base is a = 2 x after the write, so row 1 is 2 x[1], and d(w v2)/dx[1] = 2 w = 6.
+TEST_CASE("a view that another view's write has changed can be the second operand") {
+  const Tensor x = tensor({{1., 2.}, {3., 4.}}, {.requires_grad = true});
+  const Tensor w = tensor(3.0, {.requires_grad = true});
+  const Tensor base = x * 1;
+  const Tensor first = base[0], second = base[1];
+  base.mul_(2);
+  static_cast<void>(first);
+  (w * second).sum().backward();
+  CHECK(values(x.grad()) == Values{0, 0, 6, 6});
+  CHECK(values(w.grad()) == Values{14});
+}
+
 }  // namespace
