@@ -329,7 +329,7 @@ int App::run() {
   while (window_.open()) {
     window_.events(wait_for());
     const double now = glfwGetTime();
-    desk_.asked = window_.keys();
+    for (const Act key : window_.keys()) desk_.asked.push_back(key);
     obey();
     if (session_.update(desk_, now)) draw_frames_ = std::max(draw_frames_, 1);
     if (window_.touched()) draw_frames_ = frames_after_input;
@@ -349,7 +349,8 @@ int App::run() {
 
 // How long nothing may happen without being missed.
 double App::wait_for() const {
-  if (draw_frames_ > 0 || !options_.shot.empty()) return 1e-3;
+  if (draw_frames_ > 0 || !desk_.asked.empty() || desk_.lesson_asked || !options_.shot.empty())
+    return 1e-3;
   if (!scene_->settled) return 1.0 / 60;
   if (desk_.playing) return std::max(1e-3, next_step_ - glfwGetTime());
   if (!notice_.empty()) return std::max(1e-3, notice_until_ - glfwGetTime());

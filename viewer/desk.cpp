@@ -53,6 +53,11 @@ Line Shown::line_of(Item item) const {
   return made == made_at.end() ? Line{} : timeline.line_of(made->second);
 }
 
+const Failed* failed_at(const Timeline& timeline, std::size_t event) {
+  const auto& found = timeline.trace().events[event];
+  return found == nullptr ? nullptr : std::get_if<Failed>(&found->what);
+}
+
 std::string_view source_line(const Trace& trace, const Line& line) {
   const auto source = trace.sources.find(line.file);
   if (source == trace.sources.end() || line.number < 1) return {};

@@ -121,6 +121,9 @@ struct Shown {
 // What a step is about: the tensor that it makes, or that a gradient reaches.
 Item subject(const Timeline& timeline, Cursor cursor);
 
+// The operation that threw in this event; null if none did.
+const Failed* failed_at(const Timeline& timeline, std::size_t event);
+
 // A line of the source that the trace keeps, without the line's end; empty if it keeps none.
 std::string_view source_line(const Trace& trace, const Line& line);
 

@@ -143,7 +143,7 @@ class Inspector {
   }
 
   void note(std::string_view words) {
-    y_ += paint_.paragraphs({left_, y_}, right_ - left_, 20, {Face::sans, 13, theme_.faint}, words);
+    y_ += paint_.prose({left_, y_}, right_ - left_, 20, {Face::sans, 13, theme_.faint}, words);
   }
 
   std::string facts_of(const Seen& seen, Line line) const {
@@ -242,25 +242,28 @@ class Inspector {
   }
 
   void many(const Value& value, ImU32 color, std::string_view label) {
-    const Plane plane = plane_of(value);
-    if (plane.columns <= most_columns && plane.rows <= most_rows) {
+    Plane plane = plane_of(value);
+    const auto count = static_cast<std::size_t>(value.count());
+    if (count <= most_columns * most_rows) {
       std::vector<std::string> numbers;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(value.count()); ++i)
-        numbers.push_back(value.text(i, 9));
+      for (std::size_t i = 0; i < count; ++i) numbers.push_back(value.text(i, 9));
       numbers = aligned(numbers);
-      const Ink ink{Face::mono, 14, color};
-      const float step = paint_.width(ink, numbers[0]) + px(16);
-      const float beside = left_ + px(90);
-      const float columns = static_cast<float>(plane.columns);
-      if (beside + step * columns <= right_ + px(16))
-        return grid(value, numbers, plane, beside, step, color, label);
-      if (left_ + step * columns <= right_ + px(16)) {
-        y_ += px(24);
-        return grid(value, numbers, plane, left_, step, color, label);
+      const float step = paint_.width({Face::mono, 14, color}, numbers[0]) + px(16);
+      const auto room = [&](float left) {
+        return static_cast<std::size_t>((right_ + px(16) - left) / step);
+      };
+      const std::size_t fit = std::clamp<std::size_t>(room(left_), 1, most_columns);
+      if (value.shape.size() == 1 && count > fit)  // a vector goes on in the next row
+        plane = {(count + fit - 1) / fit, fit};
+      if (plane.columns <= fit && plane.rows <= most_rows) {
+        const float beside = left_ + px(90);
+        const bool fits_beside = plane.columns <= room(beside);
+        if (!fits_beside) y_ += px(24);
+        return grid(value, numbers, plane, fits_beside ? beside : left_, step, color, label);
       }
     }
     y_ += px(28);
-    heat_map(value, plane, color);
+    heat_map(value, plane_of(value), color);
   }
 
   void grid(const Value& value, const std::vector<std::string>& numbers, Plane plane, float left,
@@ -274,6 +277,7 @@ class Inspector {
       if (row > 0 && row % block == 0) top += px(10);
       for (std::size_t column = 0; column < plane.columns; ++column) {
         const std::size_t i = row * plane.columns + column;
+        if (i >= numbers.size()) break;
         const float x = left + step * static_cast<float>(column);
         const Frame cell{x - px(8), top, x + step - px(8), top + px(24)};
         if (point_at(i, cell, label)) paint_.fill(cell, theme_.chosen, 4);
@@ -581,6 +585,7 @@ class Inspector {
   // ---- An operation ------------------------------------------------------------------------------
 
   void operation(std::size_t event) {
+    if (const Failed* failed = failed_at(timeline_, event)) return failure(*failed, event);
     const Op& op = timeline_.op(event);
     const Line line = timeline_.line_of(event);
     std::string facts = op.op + (op.node == 0 ? "   not recorded" : "");
@@ -607,6 +612,18 @@ class Inspector {
                 words::pretty(known->derivatives[slot]));
     y_ += px(6);
     note("dy is the gradient of its result; each line is what it hands to that input.");
+  }
+
+  void failure(const Failed& failed, std::size_t event) {
+    const Line line = timeline_.line_of(event);
+    title(failed.op, "failed   line " + std::to_string(line.number));
+    y_ += paint_.prose({left_, y_}, right_ - left_, 22, {Face::sans, 14, theme_.warning},
+                       failed.text);
+    if (failed.inputs.empty()) return;
+    rule();
+    heading("Inputs");
+    for (std::size_t slot = 0; slot < failed.inputs.size(); ++slot)
+      tensor_row(std::string(1, static_cast<char>('a' + slot)), failed.inputs[slot].tensor);
   }
 
   void formula(const std::string& letter, const std::string& text) {
@@ -670,6 +687,7 @@ class Inspector {
   }
 
   void nothing() {
+    if (timeline_.steps().empty()) return;
     y_ += px(20);
     note("Step with → and ←. A click on a tensor or an operation shows it here.");
   }

@@ -57,20 +57,28 @@ static std::size_t fitting(const Paint& paint, Ink ink, std::string_view line, f
   return end > 0 ? end : line.size() - rest.size();
 }
 
-float Paint::paragraphs(ImVec2 top_left, float room, float pitch, Ink ink,
-                        std::string_view text) const {
+float Paint::prose(ImVec2 top_left, float room, float pitch, Ink ink, std::string_view text) const {
+  return wrapped(top_left, room, pitch, ink, {ink.face, ink.size + 1, theme.now}, text);
+}
+
+float Paint::output(ImVec2 top_left, float room, float pitch, Ink ink,
+                    std::string_view text) const {
+  return wrapped(top_left, room, pitch, ink, ink, text);
+}
+
+float Paint::wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula,
+                     std::string_view text) const {
   float y = top_left.y;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    const bool formula = !line.empty() && line.front() == ' ';
-    const Ink used = formula ? Ink{ink.face, ink.size + 1, theme.now} : ink;
+    const Ink ink = !line.empty() && line.front() == ' ' ? formula : plain;
     if (line.empty()) y += px(pitch);
     while (!line.empty()) {
-      const std::size_t fits = fitting(*this, used, line, room);
+      const std::size_t fits = fitting(*this, ink, line, room);
       y += px(pitch);
-      this->text({top_left.x, y - px(pitch * 0.29f)}, used, line.substr(0, fits));
+      this->text({top_left.x, y - px(pitch * 0.29f)}, ink, line.substr(0, fits));
       line.remove_prefix(fits);
       line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     }

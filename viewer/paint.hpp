@@ -48,9 +48,10 @@ class Paint {
   float text_right(ImVec2 at, Ink ink, std::string_view text) const;
   std::string cut(Ink ink, std::string_view text, float room) const;  // with an ellipsis
 
-  // Words wrapped at `room`, lines `pitch` points apart, from the top left corner. Lines that begin
-  // with blanks are formulas: they keep their blanks and stand in yellow. Answers the height.
-  float paragraphs(ImVec2 top_left, float room, float pitch, Ink ink, std::string_view text) const;
+  // Text wrapped at `room`, lines `pitch` points apart, from the top left corner. In prose, lines
+  // that begin with blanks are formulas: they stand in yellow. Both answer the height.
+  float prose(ImVec2 top_left, float room, float pitch, Ink ink, std::string_view text) const;
+  float output(ImVec2 top_left, float room, float pitch, Ink ink, std::string_view text) const;
 
   // ---- Shapes
   void fill(Frame frame, ImU32 color, float rounding = 0) const;
@@ -69,6 +70,9 @@ class Paint {
   bool button(const char* name, Frame frame, std::string_view label, bool on = true) const;
 
  private:
+  float wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula,
+                std::string_view text) const;
+
   Fonts& fonts_;
   float scale_;
 };

@@ -13,6 +13,7 @@ namespace {
 void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& shown,
                     const Desk& desk) {
   const Timeline& timeline = shown.timeline;
+  if (timeline.steps().empty()) return;
   const std::int64_t steps = timeline.episode(desk.cursor.episode).steps;
   const std::string where = "step " + timeline.label(desk.cursor) + " of " + std::to_string(steps);
   const Ink ink{Face::sans, 14, paint.theme.faint};
@@ -134,7 +135,7 @@ Words last_words(const Timeline& timeline, Cursor cursor) {
   return words;
 }
 
-// The step in words, with its formula on a line of its own (Paint::paragraphs makes it yellow).
+// The step in words, with its formula on a line of its own (Paint::prose makes it yellow).
 std::string step_in_words(const Timeline& timeline, Cursor cursor) {
   const std::string prose = timeline.prose(cursor);
   const Step* step = timeline.step(cursor);
@@ -172,19 +173,24 @@ float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk
   const Ink ink{Face::sans, 14, paint.theme.text};
   const auto write = [&](ImU32 color, std::string_view text) {
     if (text.empty()) return;
-    at.y += paint.paragraphs(at, room, 24, {ink.face, ink.size, color}, text) + paint.px(14);
+    at.y += paint.prose(at, room, 24, {ink.face, ink.size, color}, text) + paint.px(14);
   };
-  if (is_covered(desk, shown.timeline))
+  const Timeline& timeline = shown.timeline;
+  const bool covered = is_covered(desk, timeline);
+  const Failed* failure = timeline.failure(desk.cursor);
+  const Step* step = timeline.step(desk.cursor);
+  const bool fails_now = step != nullptr && failed_at(timeline, step->event) != nullptr;
+  if (covered)
     write(paint.theme.faint,
-          "The gradient is covered. A click on its box, or on its row on the "
-          "right, uncovers it; H uncovers all.");
+          "The gradient is covered. A click on its box, or on its row on the right, uncovers it; "
+          "H uncovers all.");
   else
-    write(ink.color, step_in_words(shown.timeline, desk.cursor));
-  const Words words = last_words(shown.timeline, desk.cursor);
-  write(words.fresh ? ink.color : paint.theme.faint, words.text);
-  if (shown.timeline.step(desk.cursor) == nullptr && !shown.timeline.steps().empty())
-    write(paint.theme.faint, "Step with → and ←.");
-  if (shown.failed) write(paint.theme.warning, shown.status);
+    write(fails_now ? paint.theme.warning : ink.color, step_in_words(timeline, desk.cursor));
+  const Words words = last_words(timeline, desk.cursor);
+  if (!covered) write(words.fresh ? ink.color : paint.theme.faint, words.text);
+  if (step == nullptr && !timeline.steps().empty()) write(paint.theme.faint, "Step with → and ←.");
+  const bool said = failure != nullptr && shown.status.find(failure->text) != std::string::npos;
+  if (shown.failed && !said && !timeline.steps().empty()) write(paint.theme.warning, shown.status);
   const float height = at.y - pane.origin().y + paint.px(10);
   pane.grows(height);
   pane.fade(paint.theme.panel, paint.px(28));
@@ -208,8 +214,8 @@ void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const
   paint.text({frame.left + paint.px(20), top + paint.px(17)}, {Face::bold, 13, paint.theme.faint},
              "Output");
   const ImVec2 at{frame.left + paint.px(20), top + paint.px(29)};
-  const float height = paint.paragraphs(at, frame.width() - paint.px(36), 20,
-                                        {Face::mono, 13, paint.theme.text}, tail(printed));
+  const float height = paint.output(at, frame.width() - paint.px(36), 20,
+                                    {Face::mono, 13, paint.theme.text}, tail(printed));
   pane.grows(height + paint.px(60));
   pane.fade(paint.theme.panel, paint.px(28));
   if (printed.size() != length_) pane.scroll_to_end();
@@ -227,9 +233,9 @@ void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const De
   }
   const ImVec2 at{frame.left + paint.px(24), pane.origin().y + paint.px(16)};
   const float room = frame.width() - paint.px(48);
-  float height = paint.paragraphs(at, room, 26, big, shown.status) + paint.px(10);
-  height += paint.paragraphs({at.x, at.y + height}, room, 20, {Face::mono, 13, paint.theme.text},
-                             printed);
+  float height = paint.output(at, room, 26, big, shown.status) + paint.px(10);
+  height +=
+      paint.output({at.x, at.y + height}, room, 20, {Face::mono, 13, paint.theme.text}, printed);
   pane.grows(height + paint.px(40));
 }
 
