@@ -195,6 +195,7 @@ TEST_CASE("much text arrives whole") {
 TEST_CASE("what a program printed before it crashed is there") {
   auto run = start("print_and_crash");
   CHECK(printed(*trace_of(*run)) == "last words\n");
+  CHECK(end_of(*run->latest()).number == SIGSEGV);
 }
 
 TEST_CASE("an exception ends the text as it does in a terminal") {
