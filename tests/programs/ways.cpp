@@ -34,7 +34,7 @@ void exit_with_3() { std::exit(3); }
 void exit_quickly() { _exit(4); }
 void call_abort() { std::abort(); }
 void use_foreign_memory() {
-  int* volatile nowhere = nullptr;  // volatile: a compiler that knows leaves the write out
+  volatile int* volatile nowhere = nullptr;  // volatile twice, or a clever compiler leaves it out
   *nowhere = 1;
 }
 void divide_by_zero() {
