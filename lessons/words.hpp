@@ -66,6 +66,10 @@ inline std::string circle(std::string_view op, std::string_view symbol, std::str
 // 1 -> "first", 2 -> "second", ... 12 -> "twelfth", 13 -> "13th", 21 -> "21st".
 inline std::string ordinal(std::int64_t n);
 
+// Text that can be shown, whatever its bytes: what is not UTF-8 becomes �, and a control character
+// its picture, so that a line break is ␊ and a label stays one line.
+inline std::string clean(std::string_view text);
+
 // How many characters a reader sees in UTF-8 text, and the text cut to `most` of them with an
 // ellipsis.
 inline std::size_t length(std::string_view text);
@@ -121,7 +125,45 @@ inline std::string ordinal(std::int64_t n) {
 
 namespace detail {
 inline bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+// The length in bytes of the character that begins at `i`, or 0 if there is no whole valid one.
+inline std::size_t character_at(std::string_view text, std::size_t i) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (length == 0 || first > 0xF4 || i + length > text.size()) return 0;
+  for (std::size_t k = 1; k < length; ++k)
+    if (!continues(text[i + k])) return 0;
+  // Longer than needed, one half of a pair, or beyond the last character there is.
+  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
+                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
+  return wrong ? 0 : length;
+}
+
+inline std::string picture_of_control(unsigned char control) {
+  if (control == 0x7F) return "␡";
+  std::string picture = "␀";
+  picture.back() = static_cast<char>(static_cast<unsigned char>(picture.back()) + control);
+  return picture;
+}
 }  // namespace detail
+
+inline std::string clean(std::string_view text) {
+  std::string shown;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = detail::character_at(text, i);
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (length == 0)
+      shown += "\xEF\xBF\xBD";
+    else if (byte < 0x20 || byte == 0x7F)
+      shown += detail::picture_of_control(byte);
+    else
+      shown.append(text.substr(i, length));
+    i += std::max<std::size_t>(length, 1);
+  }
+  return shown;
+}
 
 inline std::size_t length(std::string_view text) {
   return static_cast<std::size_t>(

@@ -161,6 +161,17 @@ TEST_CASE("a place in an order has its word") {
   CHECK(words::ordinal(122) == "122nd");
 }
 
+TEST_CASE("any bytes become text that can be shown") {
+  CHECK(words::clean("x² · β 😀") == "x² · β 😀");
+  CHECK(words::clean("a\nb\tc") == "a␊b␉c");
+  CHECK(words::clean(std::string("\0", 1)) == "␀");
+  CHECK(words::clean("\x7f") == "␡");
+  CHECK(words::clean("a\xff b") == "a\xEF\xBF\xBD b");
+  CHECK(words::clean("\xC3") == "\xEF\xBF\xBD");                          // cut short
+  CHECK(words::clean("\xC0\xAF") == "\xEF\xBF\xBD\xEF\xBF\xBD");          // longer than needed
+  CHECK(words::clean("\xED\xA0\x80").find('\xED') == std::string::npos);  // half of a pair
+}
+
 TEST_CASE("text is cut between characters, never inside one") {
   CHECK(words::length("αβγ") == 3);
   CHECK(words::cut("αβγ", 3) == "αβγ");

@@ -7,54 +7,24 @@
 #include <stdexcept>
 #include <utility>
 
+#include "lessons/words.hpp"
+
 namespace viewer {
 
 // ---- Text in dot files ---------------------------------------------------------------------------
 
-namespace {
-
-// The length in bytes of the character that begins at `i`, or 0 if there is no whole valid one.
-std::size_t character_at(std::string_view text, std::size_t i) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[i + k]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (length == 0 || first > 0xF4 || i + length > text.size()) return 0;
-  for (std::size_t k = 1; k < length; ++k)
-    if ((byte(k) & 0xC0) != 0x80) return 0;
-  // Too long for what they say, halves of a pair, or beyond the last character.
-  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
-                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F);
-  return wrong ? 0 : length;
-}
-
-// A control character is shown by its picture: a line break becomes ␊, and a label stays one line.
-std::string picture_of(unsigned char control) {
-  if (control == 0x7F) return "␡";
-  std::string picture = "␀";
-  picture.back() = static_cast<char>(static_cast<unsigned char>(picture.back()) + control);
-  return picture;
-}
-
-}  // namespace
-
 // HTML-like labels are read as XML: characters that mean something there, or in other labels of
-// dot, are written by their numbers, and what is not UTF-8 becomes the replacement character.
+// dot, are written by their numbers. After that Graphviz still reads \\N and the like as the names
+// of things, so a backslash is written twice.
 std::string dot_escape(std::string_view text) {
   std::string escaped;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = character_at(text, i);
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (length == 0)
-      escaped += "\xEF\xBF\xBD";
-    else if (length == 1 && (byte < 0x20 || byte == 0x7F))
-      escaped += picture_of(byte);
-    else if (length == 1 && std::string_view("&<>\"'\\{}|").find(text[i]) != std::string_view::npos)
-      escaped += "&#" + std::to_string(byte) + ";";
+  for (char c : words::clean(text))
+    if (c == '\\')
+      escaped += "&#92;&#92;";
+    else if (std::string_view("&<>\"'{}|").find(c) != std::string_view::npos)
+      escaped += "&#" + std::to_string(static_cast<int>(c)) + ";";
     else
-      escaped.append(text.substr(i, length));
-    i += std::max<std::size_t>(length, 1);
-  }
+      escaped += c;
   return escaped;
 }
 
@@ -132,11 +102,17 @@ class Figure {
     dress.graph = "bgcolor=\"" + std::string(on_paper(Role::canvas)) +
                   "\"; fontname=\"DejaVu Sans\"; bb=\"0,0," + number(scene_.bounds.width) + "," +
                   number(height_) +
-                  "\";\n  node [fontname=\"DejaVu Sans\" margin=0]; "
+                  "\"; notranslate=true;\n  node [fontname=\"DejaVu Sans\" margin=0]; "
                   "edge [fontname=\"DejaVu Sans\" fontsize=13 arrowsize=1.1];";
-    for (const Box& box : scene_.scopes) dress.clusters.push_back(cluster(box));
+    for (const Box& box : scene_.scopes) {
+      dress.clusters.push_back(cluster(box));
+      dress.titles.push_back(box.texts.empty() ? "" : ink(box.texts[0]));
+    }
     for (const Box& box : scene_.boxes) dress.nodes.push_back(node(box));
-    for (const Stroke& line : scene_.lines) dress.edges.push_back(edge(line));
+    for (const Stroke& line : scene_.lines) {
+      dress.edges.push_back(edge(line));
+      dress.labels.push_back(line.label ? ink(*line.label) : "");
+    }
     return dress;
   }
 
@@ -203,10 +179,11 @@ class Figure {
     text += " pos=\"" + std::string(line.reversed ? "s," : "e,") + at(line.arrow[0]);
     for (const Point& point : line.curve) text += " " + at(point);
     text += "\"";
-    if (line.label)
-      text += " xlabel=<" + ink(*line.label) + "> xlp=" +
-              in_quotes(at({line.label->at.x, line.label->at.y - line.label->size * 0.35}));
-    return text;
+    if (line.slot < 0) return text;
+    const Point label = line.label
+                            ? Point{line.label->at.x, line.label->at.y - line.label->size * 0.35}
+                            : line.curve[0];
+    return text + " xlp=" + in_quotes(at(label));
   }
 
   const Scene& scene_;
@@ -216,14 +193,7 @@ class Figure {
 }  // namespace
 
 std::string dot_text(const Diagram& diagram, const Scene& scene, std::string_view title) {
-  Dress dress = Figure(scene).dress();
-  for (std::size_t i = 0; i < dress.clusters.size(); ++i) {
-    Text text = scene.scopes[i].texts.empty() ? Text{} : scene.scopes[i].texts[0];
-    dress.titles.push_back(text.text.empty() ? ""
-                                             : "<FONT POINT-SIZE=\"12\" COLOR=\"" +
-                                                   std::string(on_paper(text.role)) + "\">" +
-                                                   dot_escape(text.text) + "</FONT>");
-  }
+  const Dress dress = Figure(scene).dress();
   return "// " + dot_escape(title) + "\n" + dot_of(diagram.structure, dress);
 }
 

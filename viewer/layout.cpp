@@ -37,7 +37,7 @@ std::string Structure::key() const {
   for (const Edge& edge : edges) {
     write(key, edge.from);
     write(key, edge.to);
-    write(key, edge.short_and_straight ? 1 : 0);
+    write(key, edge.result ? 1 : 0);
   }
   write(key, -2);
   for (const Cluster& cluster : clusters) {
@@ -64,12 +64,12 @@ const std::string& at(const std::vector<std::string>& texts, std::size_t i) {
   return i < texts.size() ? texts[i] : none;
 }
 
-// The title of a cluster takes the same room whatever it says.
-std::string room_for_title(const Structure::Cluster& cluster, const std::string& title) {
-  return "label=<<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\"><TR>"
+// A text that takes the same room whatever it says, also nothing.
+std::string room_for(const std::string& text, double width, double height, const char* align) {
+  return "<<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\"><TR>"
          "<TD FIXEDSIZE=\"TRUE\" WIDTH=\"" +
-         whole_points(cluster.title_width) + "\" HEIGHT=\"" + whole_points(title_height) +
-         "\" ALIGN=\"LEFT\">" + title + "</TD></TR></TABLE>> labeljust=l margin=10";
+         whole_points(width) + "\" HEIGHT=\"" + whole_points(height) + "\" ALIGN=\"" + align +
+         "\">" + text + "</TD></TR></TABLE>>";
 }
 
 }  // namespace
@@ -97,9 +97,10 @@ std::string dot_of(const Structure& structure, const Dress& dress) {
     auto& [cluster, next_child] = open.back();
     if (next_child < children[cluster].size()) {
       const std::size_t child = children[cluster][next_child++];
-      text += "  subgraph cluster_" + std::to_string(child) + " {\n    graph [" +
-              room_for_title(structure.clusters[child], at(dress.titles, child)) + " " +
-              at(dress.clusters, child) + "];\n";
+      text += "  subgraph cluster_" + std::to_string(child) + " {\n    graph [label=" +
+              room_for(at(dress.titles, child), structure.clusters[child].title_width, title_height,
+                       "LEFT") +
+              " labeljust=l margin=10 " + at(dress.clusters, child) + "];\n";
       open.push_back({child + 1, 0});
       continue;
     }
@@ -120,7 +121,10 @@ std::string dot_of(const Structure& structure, const Dress& dress) {
   for (std::size_t i = structure.edges.size(); i-- > 0;) {
     const Structure::Edge& edge = structure.edges[i];
     text += "  n" + std::to_string(edge.from) + " -> n" + std::to_string(edge.to) + " [id=e" +
-            std::to_string(i) + (edge.short_and_straight ? " weight=4" : "") +
+            std::to_string(i) +
+            (edge.result ? " weight=4"
+                         : " xlabel=" +
+                               room_for(at(dress.labels, i), label_width, label_height, "CENTER")) +
             (at(dress.edges, i).empty() ? "" : " ") + at(dress.edges, i) + "];\n";
   }
   return text + "}\n";
@@ -237,7 +241,7 @@ int complain(char* text) {
 
 class Graphviz {
  public:
-  explicit Graphviz(const std::string& dot) : lock_(one_at_a_time), context_(gvContext()) {
+  explicit Graphviz(const std::string& dot) : lock_(one_at_a_time) {
     complaints.clear();
     agseterrf(complain);
     graph_ = agmemread(dot.c_str());
@@ -247,7 +251,6 @@ class Graphviz {
   ~Graphviz() {
     if (laid_out_) gvFreeLayout(context_, graph_);
     if (graph_ != nullptr) agclose(graph_);
-    gvFreeContext(context_);
     agseterrf(nullptr);
   }
   bool lay_out(const char* engine) {
@@ -268,7 +271,8 @@ class Graphviz {
 
  private:
   std::unique_lock<std::mutex> lock_;
-  GVC_t* context_;
+  // One for all: the text plugin of Graphviz keeps pointers into a context that has been freed.
+  static inline GVC_t* context_ = gvContext();
   Agraph_t* graph_ = nullptr;
   bool laid_out_ = false;
 };

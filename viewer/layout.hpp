@@ -39,7 +39,7 @@ struct Structure {
   };
   struct Edge {
     int from = 0, to = 0;
-    bool short_and_straight = false;  // rather than others: from an op to its result
+    bool result = false;  // from an op to what it makes: short, straight and without a label
     bool operator==(const Edge&) const = default;
   };
   struct Cluster {
@@ -55,6 +55,9 @@ struct Structure {
 };
 
 inline constexpr double title_height = 18;
+// What an edge's label has at most. Every frame keeps this room at every edge that can have a
+// label: Graphviz would move the whole picture otherwise.
+inline constexpr double label_width = 90, label_height = 16;
 
 struct Placement {
   std::vector<Point> centers;  // of the nodes
@@ -79,7 +82,7 @@ Placement place_in_columns(const Structure&);
 struct Dress {
   std::string graph;                                // statements: "bgcolor=white;"
   std::vector<std::string> nodes, edges, clusters;  // attributes: "penwidth=2 color=red"
-  std::vector<std::string> titles;                  // of the clusters, in HTML-like text
+  std::vector<std::string> titles, labels;          // of clusters and edges, in HTML-like text
 };
 std::string dot_of(const Structure&, const Dress& = {});
 

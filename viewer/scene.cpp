@@ -100,16 +100,23 @@ constexpr double title_size = 12, label_size = 13;
 constexpr double tensor_height = 70, circle_diameter = 38, scope_box_height = 52;
 constexpr double mono_advance = 0.602;  // of the size: DejaVu Sans Mono's, and near all others'
 
-// How wide a text is at most in a sans serif font, without having one: fonts differ, boxes must
-// not.
+// How wide the character that begins with a byte is at most in a bold sans serif font, in ems.
+// DejaVu's, rounded up: fonts differ, boxes must not.
+double advance(char first) {
+  const auto among = [first](std::string_view set) { return set.find(first) != set.npos; };
+  const auto byte = static_cast<unsigned char>(first);
+  if (byte >= 0xE0) return 1.05;
+  if (byte >= 0xC0) return 0.86;
+  if (among("iljtfrI.,:;'\"|!()[]-_ ")) return 0.53;
+  if (among("mwMW%@")) return 1.11;
+  const bool small = (first >= 'a' && first <= 'z') || (first >= '0' && first <= '9');
+  return small ? 0.72 : 0.87;
+}
+
 double width_of(std::string_view text, double size) {
   double width = 0;
-  for (char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) continue;
-    const bool narrow = std::string_view("iljtfr.,:;'|!()[] ").find(c) != std::string_view::npos;
-    const bool wide = std::string_view("mwMW@%").find(c) != std::string_view::npos;
-    width += narrow ? 0.46 : wide ? 1.05 : 0.74;
-  }
+  for (char c : text)
+    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) width += advance(c);
   return width * size;
 }
 
@@ -130,6 +137,10 @@ std::string shape_text(const Seen& seen) {
 
 std::string count_text(std::size_t n, const char* one, const char* many) {
   return std::to_string(n) + " " + (n == 1 ? one : many);
+}
+
+std::string short_name(std::string_view name) {
+  return words::cut(words::clean(name), longest_name);
 }
 
 std::string last_part(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
@@ -320,7 +331,7 @@ class DiagramMaker {
       if (fresh) {
         diagram_.clusters.push_back(scope);
         const ScopeOpens* opens = timeline_.scope(scope);
-        const std::string title = words::cut(opens == nullptr ? "" : opens->name, longest_name);
+        const std::string title = short_name(opens == nullptr ? "" : opens->name);
         diagram_.titles.push_back(title);
         diagram_.structure.clusters.push_back({cluster, width_of(title, title_size) + 4});
       }
@@ -352,7 +363,7 @@ class DiagramMaker {
   }
 
   void measure_tensor(Diagram::Node& node, Structure::Node& box) const {
-    node.title = words::cut(timeline_.name(node.item.id), longest_name);
+    node.title = short_name(timeline_.name(node.item.id));
     node.named = timeline_.is_named(node.item.id);
     if (const Seen* seen = timeline_.seen(node.item.id)) node.detail = shape_text(*seen);
     const double titles =
@@ -367,9 +378,9 @@ class DiagramMaker {
     if (failed) {
       const Event* event = timeline_.trace().events[node.item.id].get();
       const auto* what = event == nullptr ? nullptr : std::get_if<Failed>(&event->what);
-      node.title = what == nullptr ? "failed" : words::cut(what->op, longest_name);
+      node.title = what == nullptr ? "failed" : short_name(what->op);
     } else {
-      node.title = words::cut(timeline_.circle(node.item.id), longest_name);
+      node.title = short_name(timeline_.circle(node.item.id));
       node.dashed = timeline_.op(node.item.id).node == 0;
     }
     const double width = width_of(node.title, symbol_size);
@@ -381,12 +392,11 @@ class DiagramMaker {
   void measure_group(Diagram::Node& node, Structure::Node& box) const {
     if (node.item.kind == Item::Kind::scope) {
       const ScopeOpens* opens = timeline_.scope(node.item.id);
-      node.title = words::cut(opens == nullptr ? "" : opens->name, longest_name);
+      node.title = short_name(opens == nullptr ? "" : opens->name);
       node.detail = count_text(node.ops.size(), "op", "ops");
     } else {
       const Line line = timeline_.line_of(node.item.id);
-      node.title =
-          words::cut(last_part(line.file) + " " + std::to_string(line.number), longest_name);
+      node.title = short_name(last_part(line.file) + " " + std::to_string(line.number));
       node.detail = count_text(times_run(node.ops), "time", "times");
     }
     node.dashed = std::all_of(node.ops.begin(), node.ops.end(),
@@ -750,12 +760,16 @@ class SceneMaker {
       const OpFacts* facts = timeline_.facts(timeline_.op(stroke.op).op);
       const auto slot = static_cast<std::size_t>(stroke.slot);
       if (facts != nullptr && slot < facts->derivatives.size())
-        text = words::cut(words::pretty(facts->derivatives[slot]), longest_name);
+        text = short_name(words::pretty(facts->derivatives[slot]));
     }
     if (text.empty() || stroke.curve.size() < 4) return std::nullopt;
-    const Point middle = beside(stroke.curve, width_of(text, label_size), label_size);
-    return Text{text,          {middle.x, middle.y + label_size * 0.35},
-                label_size,    Font::regular,
+    // A long text is written smaller, so that it fits the room that a label has.
+    const double whole = width_of(text, label_size);
+    const double size = std::max(9.0, std::floor(label_size * std::min(1.0, label_width / whole)));
+    while (width_of(text, size) > label_width) text = words::cut(text, words::length(text) - 1);
+    const Point middle = beside(stroke.curve, width_of(text, size), size);
+    return Text{text,          {middle.x, middle.y + size * 0.35},
+                size,          Font::regular,
                 Align::middle, Role::active_edge};
   }
 
