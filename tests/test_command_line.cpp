@@ -181,6 +181,14 @@ TEST_CASE("export says how a program ended that did not simply finish") {
   CHECK(fs::exists(folder / "own.dot"));
 }
 
+TEST_CASE("export hands on the exit code of a lesson that cannot be told") {
+  shell::TemporaryFolder folder;
+  const auto exported = minitensor("export 13 --data '" + (folder / "nowhere.csv").string() +
+                                   "' --to '" + (folder / "out").string() + "'");
+  CHECK(exported.exit_code == 2);
+  CHECK(contains(exported.out + exported.err, "nowhere.csv"));
+}
+
 TEST_CASE("export of a program that does not compile shows the compiler's words and exits with 1") {
   shell::TemporaryFolder folder;
   shell::write_file(folder / "own.cpp", "int main() { return undeclared_name; }\n");

@@ -195,6 +195,14 @@ Exported write_figures(const Timeline& timeline, const ExportOptions& options) {
   }
 }
 
+// A person's own program may exit as it likes; a lesson that does not finish was asked for
+// something that is not there, and says so to scripts as well.
+int exit_code_of(const Ended* ended, const Request& request) {
+  if (ended == nullptr || ended->how == Ended::How::finished) return 0;
+  if (is_program_file(request.plain[0])) return 0;
+  return ended->how == Ended::How::exit_code ? ended->number : 1;
+}
+
 int export_run(const Command& command, const std::string& name, const Request& request) {
   ExportOptions options;
   options.to = request.value("--to", ".");
@@ -208,11 +216,12 @@ int export_run(const Command& command, const std::string& name, const Request& r
   run->wait();
   Timeline timeline;
   timeline.extend(run->latest());
+  const int code = exit_code_of(timeline.ended(), request);
   if (const Ended* ended = timeline.ended(); ended != nullptr && ended->how != Ended::How::finished)
     std::cerr << "minitensor: " << name << ": " << words(*ended) << '\n';
   if (timeline.steps().empty()) {
     std::cerr << "minitensor: " << name << " left nothing to draw\n";
-    return 1;
+    return std::max(code, 1);
   }
   const auto episodes = timeline.episodes().size();
   if (static_cast<std::size_t>(options.episode) > episodes)
@@ -221,7 +230,7 @@ int export_run(const Command& command, const std::string& name, const Request& r
   const Exported exported = write_figures(timeline, options);
   for (const fs::path& file : exported.files) std::cout << file.string() << '\n';
   if (!exported.note.empty()) std::cerr << "minitensor: " << exported.note << '\n';
-  return 0;
+  return code;
 }
 
 int export_word(const Request& request) {
