@@ -162,7 +162,11 @@ inline void append(std::string& to, char letter) { to += letter; }
 inline void append(std::string& to, std::int64_t number) { to += std::to_string(number); }
 inline void append(std::string& to, std::size_t number) { to += std::to_string(number); }
 inline void append(std::string& to, int number) { to += std::to_string(number); }
-inline void append(std::string& to, double number) { to += std::to_string(number); }
+inline void append(std::string& to, double number) {
+  char text[32];
+  to.append(text,
+            std::to_chars(text, text + sizeof text, number, std::chars_format::general, 7).ptr);
+}
 class Word {
  public:
   Word(const char* text) : thing_(text), append_(nullptr) {}
@@ -193,6 +197,11 @@ template <class T>
 concept Integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
+
+[[noreturn]] inline void fail_no_axis(int axis, int count) {
+  throw Error("a shape with " + std::to_string(count) + " axes has no axis " +
+              std::to_string(axis));
+}
 
 // A short list of integers: the sizes of a tensor, its strides, or a choice of axes. It lives on
 // the stack, because every tensor has two of them and a heap allocation costs more than an
@@ -225,8 +234,9 @@ class Shape {
 
   constexpr int size() const { return count_; }
   constexpr bool empty() const { return count_ == 0; }
-  constexpr std::int64_t operator[](int i) const { return items_[i]; }
-  constexpr std::int64_t& operator[](int i) { return items_[i]; }
+  // Counted from the front, or with a negative number from the back, as in Python.
+  constexpr std::int64_t operator[](int i) const { return items_[checked(i)]; }
+  constexpr std::int64_t& operator[](int i) { return items_[checked(i)]; }
   constexpr const std::int64_t* begin() const { return items_; }
   constexpr const std::int64_t* end() const { return items_ + count_; }
   constexpr std::int64_t back() const { return items_[count_ - 1]; }
@@ -261,6 +271,11 @@ class Shape {
   }
 
  private:
+  constexpr int checked(int i) const {
+    const int at = i < 0 ? i + count_ : i;
+    if (at < 0 || at >= count_) fail_no_axis(i, count_);
+    return at;
+  }
   constexpr void copy_items(const Shape& other) {
     for (int i = 0; i < other.count_; ++i) items_[i] = other.items_[i];
   }
@@ -290,6 +305,16 @@ constexpr Shape contiguous_strides(const Shape& shape) {
   return strides;
 }
 
+// Sizes that some memory could hold: none negative, and not too many elements.
+inline void check_sizes(const Shape& shape, const At& at) {
+  double elements = 1;
+  for (std::int64_t size : shape) {
+    if (size < 0) fail(at, {"a size is negative: ", shape});
+    elements *= static_cast<double>(std::max(size, std::int64_t{1}));
+  }
+  if (elements > 1e15) fail(at, {shape, " has too many elements for any memory"});
+}
+
 // Broadcasting, NumPy's rule: align the shapes at their last axis; two sizes agree if they are
 // equal or one of them is 1, and a missing axis counts as 1. [4, 1, 3] with [5, 1] -> [4, 5, 3]
 inline Shape broadcast_shapes(const Shape& a, const Shape& b, const At& at) {
@@ -305,6 +330,7 @@ inline Shape broadcast_shapes(const Shape& a, const Shape& b, const At& at) {
            {"sizes must be equal or 1, counted from the last axis"});
     y[dims - i] = m == 1 ? n : m;
   }
+  check_sizes(y, at);
   return y;
 }
 
@@ -345,10 +371,8 @@ constexpr DType dtype_of() {
     return boolean;
   else if constexpr (std::is_integral_v<T>)
     return int64;
-  else if constexpr (std::is_same_v<T, double>)
-    return float64;
   else
-    return float32;
+    return sizeof(T) > sizeof(float) ? float64 : float32;
 }
 
 // Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
@@ -882,7 +906,7 @@ class Operand {
   Operand(const Tensor& t, Loc here = Loc::here()) : tensor(&t), number(0), loc(here) {}
   template <Number T>
   Operand(T value, Loc here = Loc::here()) : number(value), loc(here) {}
-  Operand(Scalar value, Loc here = Loc::here()) : number(value), loc(here) {}
+  explicit Operand(Scalar value, Loc here = Loc::here()) : number(value), loc(here) {}
   Operand(const Operand&) = delete;
 
   const Tensor* tensor = nullptr;
@@ -915,7 +939,7 @@ inline constinit thread_local Current current;
 // the last line that was not in one.
 inline Loc line_of(Loc loc) {
   if (current.pinned.line()) return current.pinned;
-  if (loc.path()[0] == '/' && std::strncmp(loc.path(), "/usr/", 5) == 0) return current.last_line;
+  if (loc.path()[0] == '/' && std::strstr(loc.path(), "/include/c++/")) return current.last_line;
   return current.last_line = loc;
 }
 
@@ -941,10 +965,11 @@ class Quiet {  // while it lives, nobody is told of anything
   Observer* before_;
 };
 
-void tell_failed(const At& at, const std::string& text);  // chapter 14
+void tell_failed(Observer*, const At& at, const std::string& text);  // chapter 14
 void tell_made(const Tensor& tensor, Loc loc);
 void tell_named(const Tensor& tensor);
 void tell_let_go(const Tensor& tensor);
+void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
   std::string text = std::string(at.op) + ": ";
@@ -953,12 +978,16 @@ void tell_let_go(const Tensor& tensor);
   if (hint.size() > 0) text += ". Hint: ";
   for (const Word& word : hint) word.append_to(text);
   if (hint.size() == 0) text += ".";
-  if (current.observer) tell_failed(at, text);
+  if (current.observer) tell_failed(current.observer, at, text);
   throw Error(text);
 }
 
 // For what is allowed and rarely meant.
 inline void warn(const At& at, const std::string& what, const std::string& hint) {
+  static thread_local std::vector<std::string> said;  // once a line of the program
+  const std::string place = std::string(at.op) + " at " + line_of(at.loc).text();
+  if (std::find(said.begin(), said.end(), place) != said.end()) return;
+  said.push_back(place);
   std::cerr << "warning: " << at.op << ": " << what << " at " << line_of(at.loc).text()
             << ". Hint: " << hint << "\n";
 }
@@ -1005,26 +1034,20 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
   return Tensor(dense_record(shape, dtype, Storage::make(shape.numel() * bytes_of(dtype), device)));
 }
 
-inline void check_sizes(const Shape& shape, const At& at) {
-  double elements = 1;
-  for (std::int64_t size : shape) {
-    if (size < 0) fail(at, {"a size is negative: ", shape});
-    elements *= static_cast<double>(std::max(size, std::int64_t{1}));
-  }
-  if (elements > 1e15) fail(at, {shape, " has too many elements for any memory"});
-}
-
 void check_device(Device device, const At& at);  // chapter 10
 
 // What every function that makes a tensor does first and last.
-inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
-                           const TensorOptions& options, Loc loc) {
-  const At at{op, loc};
+inline void check_options(const Shape& shape, DType dtype, const TensorOptions& options,
+                          const At& at) {
   check_sizes(shape, at);
   if (options.requires_grad && !is_floating(dtype))
     fail(at, {"only floating point tensors can require gradients, not ", dtype},
          {"write 2.0 instead of 2, or {.dtype = float32}"});
   check_device(options.device, at);
+}
+inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
+                           const TensorOptions& options, Loc loc) {
+  check_options(shape, dtype, options, {op, loc});
   return fresh(shape, dtype, options.device);
 }
 inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
@@ -1224,8 +1247,11 @@ inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
 // tensor that uses the memory is gone.
 inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
                         std::function<void()> let_go = {}, Loc loc = Loc::here()) {
-  check_sizes(shape, {"from_blob", loc});
+  const At at{"from_blob", loc};
   const DType dtype = options.dtype.value_or(float32);
+  check_options(shape, dtype, options, at);
+  if (options.device != cpu) fail(at, {"the memory has to be the processor's"}, {"then .to(cuda)"});
+  if (!data && shape.numel() > 0) fail(at, {"the pointer to the memory is null"});
   const std::int64_t bytes = shape.numel() * bytes_of(dtype);
   Ref<TensorData> record =
       dense_record(shape, dtype, Storage::around(data, bytes, std::move(let_go)));
@@ -1323,8 +1349,13 @@ inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
   if (grad.defined() && (grad.shape() != shape() || grad.dtype() != dtype()))
     fail({"set_grad", loc}, {"the gradient of a ", shape(), " tensor has its shape and dtype, not ",
                              grad.shape(), " ", grad.dtype()});
-  const Quiet quiet;
-  get().grad = grad.defined() ? grad.clone(loc).handle() : Ref<TensorData>();
+  if (!grad.defined()) return zero_grad();
+  const Tensor before = this->grad();
+  {
+    const Quiet quiet;
+    get().grad = grad.detach(loc).clone(loc).handle();
+  }
+  if (current.observer) tell_landed(current.observer, 0, *this, before);
 }
 
 // ---- Printing -----------------------------------------------------------------------------------
@@ -3009,6 +3040,12 @@ struct Facts {
   // entries of Given::dims in their order, and the last of them stands for all that remain.
   const char* attributes = "";
   const char* node = "";  // as PyTorch prints it: "MulBackward0"
+
+  // What the input of this slot receives. (The inputs of cat are all alike.)
+  const char* derivative(int slot) const {
+    const char* own = slot < 3 ? derivatives[static_cast<std::size_t>(slot)] : nullptr;
+    return own ? own : derivatives[0];
+  }
 };
 
 // The plain numbers written in a call: `x.pow(3)` has n = 3, `x.sum({0})` has the axes [0].
@@ -3297,7 +3334,6 @@ void tell_arrived(Observer*, std::int64_t number, const Node& node, int slot, co
                   const Tensor& given);
 void tell_hooked(Observer*, std::int64_t number, Id tensor, const Tensor& before,
                  const Tensor& after);
-void tell_landed(Observer*, std::int64_t number, const Tensor& leaf, const Tensor& before);
 void check_not_nan(const Node& node, int slot, const Tensor& gradient);  // chapter 13
 void note_write(const Tensor& x, const char* by, Loc loc);
 
@@ -3346,8 +3382,9 @@ class Pass {
   const Loc loc_;
   std::int64_t number_ = 0;
   Observer* watcher_ = nullptr;
-  std::vector<Station> stations_;    // nodes by falling number, then leaves
-  std::vector<std::int32_t> edges_;  // for each input of each node: its place in stations_, or -1
+  std::vector<Station> stations_;      // nodes by falling number, then leaves
+  std::vector<std::int32_t> edges_;    // for each input of each node: its place in stations_, or -1
+  std::vector<Ref<Node>> root_nodes_;  // they keep all the others, whatever a hook does to a root
   std::vector<int> root_places_, asked_places_;
   std::vector<Tensor> results_;
   int now_ = 0;  // the place of the station whose rule runs
@@ -3472,6 +3509,7 @@ inline void Pass::collect() {
   };
   for (const Tensor& root : roots_) {
     Node* node = root.node();
+    if (node) root_nodes_.push_back(Ref<Node>(node));
     meet(node, node ? nullptr : root.handle().get());
   }
   while (!open.empty()) {
@@ -3525,20 +3563,23 @@ inline int Pass::place_of(const Tensor& x) const {
 
 inline std::vector<Tensor> Pass::run() {
   watcher_ = current.observer;
+  results_.resize(asked_ ? asked_->size() : 0);
   if (watcher_)
     tell_pass_begins(watcher_, number_, roots_, seeds_, options_, asked_, line_of(loc_));
-  results_.resize(asked_ ? asked_->size() : 0);
+  struct End {  // also if a rule or a hook throws
+    const Pass& pass;
+    ~End() {
+      if (pass.watcher_) tell_pass_ends(pass.watcher_, pass.number_);
+    }
+  } end{*this};
   for (const Station& station : stations_)  // before any gradient has changed
     if (station.needed && station.node && owes(station)) check_not_used_up(*station.node);
-  {
-    const GradMode mode(options_.create_graph);
-    add_seeds();
-    for (now_ = 0; now_ < static_cast<int>(stations_.size()); ++now_) {
-      Station& station = station_at(now_);
-      if (station.needed && station.sum.defined()) visit(station);
-    }
+  const GradMode mode(options_.create_graph);
+  add_seeds();
+  for (now_ = 0; now_ < static_cast<int>(stations_.size()); ++now_) {
+    Station& station = station_at(now_);
+    if (station.needed && station.sum.defined()) visit(station);
   }
-  if (watcher_) tell_pass_ends(watcher_, number_);
   return std::move(results_);
 }
 
@@ -3590,9 +3631,12 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
     node.recipe.backward(node, *this, std::move(dy));
     return;
   }
-  {
+  try {
     const Quiet quiet;
     node.recipe.backward(node, *this, std::move(dy));
+  } catch (const Error& error) {  // the rule was muted; this is not
+    if (watcher_) tell_failed(watcher_, {node.facts().name, node.loc}, error.what());
+    throw;
   }
   if (options_.retain_graph || node.saved.empty()) return;
   node.saved.clear();
@@ -3636,7 +3680,11 @@ inline void Pass::add(Station& station, Tensor gradient) {
 inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const {
   for (const Hook& hook : std::vector<Hook>(hooks)) {  // a copy: a hook may register another
     const Tensor before = gradient;
+    const std::int64_t version = before.version();
     if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
+    if (before.version() != version)
+      fail({"hook", loc_}, {"it has written into its gradient, which others may hold as well"},
+           {"return a new one, as in return g * 2"});
     if (gradient.shape() != before.shape() || gradient.dtype() != before.dtype())
       fail({"hook", loc_}, {"it has turned a gradient ", before.dtype(), " ", before.shape(),
                             " into ", gradient.dtype(), " ", gradient.shape()});
@@ -3697,11 +3745,14 @@ inline void Tensor::backward(BackwardOptions options, Loc loc) const {
   backward(Tensor(), options, loc);
 }
 
-// The gradients of `outputs` with respect to `inputs`, without touching any grad().
+// The gradients of `outputs` with respect to `inputs`. No leaf's grad() is touched.
 inline std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
                                 const std::vector<Tensor>& inputs, GradOptions options = {},
                                 Loc loc = Loc::here()) {
   const At at{"grad", loc};
+  if (!options.grad_outputs.empty() && options.grad_outputs.size() != outputs.size())
+    fail(at, {"there are ", options.grad_outputs.size(), " grad_outputs for ", outputs.size(),
+              " outputs"});
   std::vector<Tensor> seeds;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_together(at, {&outputs[i]});
@@ -3852,12 +3903,12 @@ inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,     zip<typen
                                           R::number_first};
 
 // y = f(a)
-inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc) {
+inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc, const Given& given = {}) {
   check_together(op.at(loc), {&a});
   const DType in = op.in(a.dtype(), loc);
   Tensor y = fresh(a.get().shape, op.out(in), a.device());
   op.map(y.elements(), a.dtype() == in ? a.elements() : converted(a, in).elements());
-  return record_as(op.recipe, std::move(y), {&a}, loc);
+  return record_as(op.recipe, std::move(y), {&a}, loc, given);
 }
 // y = f(a, b), broadcast
 inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc loc) {
@@ -3907,18 +3958,21 @@ Tensor dispatch(const Operand& a, const Operand& b) {
 }
 
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b);
+Tensor scatter_new(const Tensor& a, const Tensor& index, const Shape& shape, int axis,
+                   Loc loc = Loc::here());
 
 namespace rule {
-
 struct Elementwise : Rule {                    // unless a box says otherwise
   static constexpr bool in_integers = true;    // integers stay integers
   static constexpr bool in_bools = true;       // bools are taken as they are
   static constexpr bool makes_bools = false;   // comparisons do
   static constexpr bool number_first = false;  // f(n, a) rather than f(a, n)
 };
+}  // namespace rule
 
 // ---- Addition -----------------------------------------------------------------------------------
 
+namespace rule {
 struct Add : Elementwise {
   using Formula = formula::Add;
   static constexpr Facts facts = {.name = "add",
@@ -3941,9 +3995,17 @@ struct AddNumber : Elementwise {
                                   .node = "AddBackward0"};
   void backward() { give(0, dy); }
 };
+}  // namespace rule
+
+inline Tensor operator+(const Operand& a, const Operand& b) {
+  return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
+}
+
+inline Tensor add(const Tensor& a, const Operand& b) { return a + b; }
 
 // ---- Subtraction --------------------------------------------------------------------------------
 
+namespace rule {
 struct Sub : Elementwise {
   using Formula = formula::Sub;
   static constexpr Facts facts = {.name = "sub",
@@ -3977,11 +4039,30 @@ struct NumberSub : Elementwise {
                                   .node = "RsubBackward1"};
   void backward() { give(0, -dy); }
 };
+}  // namespace rule
+
+inline bool is_bool(const Operand& x) {
+  if (!x.tensor) return x.number.dtype() == boolean;
+  return x.tensor->defined() && x.tensor->dtype() == boolean;
+}
+
+inline void check_subtraction(const char* op, const Operand& a, const Operand& b) {
+  if (is_bool(a) || is_bool(b))
+    fail({op, b.loc}, {"bools are not subtracted"}, {"write a ^ b, or convert with .to(int64)"});
+}
+
+inline Tensor operator-(const Operand& a, const Operand& b) {
+  check_subtraction("sub", a, b);
+  return dispatch<rule::Sub, rule::SubNumber, rule::NumberSub>(a, b);
+}
+
+inline Tensor sub(const Tensor& a, const Operand& b) { return a - b; }
 
 // ---- Multiplication -----------------------------------------------------------------------------
 //
 // The product rule: each factor's gradient is dy times the other factor.
 
+namespace rule {
 struct Mul : Elementwise {
   using Formula = formula::Mul;
   static constexpr Facts facts = {.name = "mul",
@@ -4004,9 +4085,17 @@ struct MulNumber : Elementwise {
                                   .node = "MulBackward0"};
   void backward() { give(0, dy * n()); }
 };
+}  // namespace rule
+
+inline Tensor operator*(const Operand& a, const Operand& b) {
+  return dispatch<rule::Mul, rule::MulNumber, rule::MulNumber>(a, b);
+}
+
+inline Tensor mul(const Tensor& a, const Operand& b) { return a * b; }
 
 // ---- Division -----------------------------------------------------------------------------------
 
+namespace rule {
 struct Div : Elementwise {
   using Formula = formula::Div;
   static constexpr bool in_integers = false;
@@ -4043,12 +4132,20 @@ struct NumberDiv : Elementwise {
                                   .node = "MulBackward0"};
   void backward() { give(0, -dy * n() / (a() * a())); }
 };
+}  // namespace rule
+
+inline Tensor operator/(const Operand& a, const Operand& b) {
+  return dispatch<rule::Div, rule::DivNumber, rule::NumberDiv>(a, b);
+}
+
+inline Tensor div(const Tensor& a, const Operand& b) { return a / b; }
 
 // ---- Powers -------------------------------------------------------------------------------------
 //
 // Two special cases keep NaN out: x^0 is the constant 1, whose gradient is 0 even at x = 0, where
 // n * a^(n - 1) would be 0 * inf; and 0^b is constant for b > 0, where log(a) would be -inf.
 
+namespace rule {
 struct Pow : Elementwise {
   using Formula = formula::Pow;
   static constexpr bool in_bools = false;
@@ -4083,8 +4180,53 @@ struct NumberPow : Elementwise {
   void backward();
 };
 
+inline void Pow::backward() {
+  const Tensor power = b().to(dy.dtype());
+  if (wants(0)) give(0, where(power == 0, 0, dy * (power * a().pow(power - 1))));
+  if (wants(1)) give(1, where((a() == 0) & (power >= 0), 0, dy * (a().pow(power) * a().log())));
+}
+inline void PowNumber::backward() {
+  if (n() == 0)
+    give(0, zeros_like(dy));
+  else if (n() == 2)
+    give(0, dy * (a() * 2));
+  else
+    give(0, dy * (a().pow(n() - 1) * n()));
+}
+inline void NumberPow::backward() {
+  const Tensor slope = dy * (y() * std::log(n()));
+  give(0, n() == 0 ? where(y() <= 1, 0, slope) : slope);
+}
+}  // namespace rule
+
+inline Tensor Tensor::pow(const Operand& exponent) const {
+  if (exponent.tensor) return binary<rule::Pow>(*this, *exponent.tensor, exponent.loc);
+  const Scalar n = exponent.number;
+  if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
+    fail({"pow", exponent.loc}, {"an integer to a negative power is not an integer"},
+         {"convert with .to(float32)"});
+  if (n.real() == 2 && defined() && kind_of(n.dtype()) <= kind_of(dtype()))
+    return square(exponent.loc);
+  return with_number<rule::PowNumber>(*this, n, exponent.loc);
+}
+
+inline Tensor pow(const Tensor& a, const Operand& exponent) { return a.pow(exponent); }
+
+inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
+  return with_number<rule::NumberPow>(exponent, base, loc);
+}
+
+inline Tensor Tensor::square(Loc loc) const {  // a power whose formula is one product
+  static constexpr Elementary squaring = {
+      recipe_of<rule::PowNumber>, map<formula::Square>, nullptr, true, false, false, false};
+  if (defined() && dtype() == boolean) return with_number<rule::PowNumber>(*this, 2, loc);
+  return apply(squaring, *this, loc, {2, {}});
+}
+inline Tensor square(const Tensor& x, Loc loc = Loc::here()) { return x.square(loc); }
+
 // ---- One input, element by element --------------------------------------------------------------
 
+namespace rule {
 struct Neg : Elementwise {
   using Formula = formula::Neg;
   static constexpr bool in_bools = false;
@@ -4195,26 +4337,35 @@ struct Relu : Elementwise {
                                   .node = "ReluBackward0"};
   void backward() { give(0, where(y() <= 0, 0, dy)); }
 };
+}  // namespace rule
 
-inline void Pow::backward() {
-  if (wants(0)) give(0, where(b() == 0, 0, dy * (b() * a().pow(b() - 1))));
-  if (wants(1)) give(1, where((a() == 0) & (b() >= 0), 0, dy * (a().pow(b()) * a().log())));
-}
-inline void PowNumber::backward() {
-  if (n() == 0)
-    give(0, zeros_like(dy));
-  else if (n() == 2)
-    give(0, dy * (a() * 2));
-  else
-    give(0, dy * (a().pow(n() - 1) * n()));
-}
-inline void NumberPow::backward() {
-  const Tensor slope = dy * (y() * std::log(n()));
-  give(0, n() == 0 ? where(y() <= 1, 0, slope) : slope);
-}
+inline Tensor operator-(const Operand& a) { return unary<rule::Neg>(*a.tensor, a.loc); }
+inline Tensor Tensor::neg(Loc loc) const { return unary<rule::Neg>(*this, loc); }
+inline Tensor Tensor::abs(Loc loc) const { return unary<rule::Abs>(*this, loc); }
+inline Tensor Tensor::sign(Loc loc) const { return unary<rule::Sign>(*this, loc); }
+inline Tensor Tensor::exp(Loc loc) const { return unary<rule::Exp>(*this, loc); }
+inline Tensor Tensor::log(Loc loc) const { return unary<rule::Log>(*this, loc); }
+inline Tensor Tensor::sqrt(Loc loc) const { return unary<rule::Sqrt>(*this, loc); }
+inline Tensor Tensor::sin(Loc loc) const { return unary<rule::Sin>(*this, loc); }
+inline Tensor Tensor::cos(Loc loc) const { return unary<rule::Cos>(*this, loc); }
+inline Tensor Tensor::tanh(Loc loc) const { return unary<rule::Tanh>(*this, loc); }
+inline Tensor Tensor::sigmoid(Loc loc) const { return unary<rule::Sigmoid>(*this, loc); }
+inline Tensor Tensor::relu(Loc loc) const { return unary<rule::Relu>(*this, loc); }
+inline Tensor neg(const Tensor& x, Loc loc = Loc::here()) { return x.neg(loc); }
+inline Tensor abs(const Tensor& x, Loc loc = Loc::here()) { return x.abs(loc); }
+inline Tensor sign(const Tensor& x, Loc loc = Loc::here()) { return x.sign(loc); }
+inline Tensor exp(const Tensor& x, Loc loc = Loc::here()) { return x.exp(loc); }
+inline Tensor log(const Tensor& x, Loc loc = Loc::here()) { return x.log(loc); }
+inline Tensor sqrt(const Tensor& x, Loc loc = Loc::here()) { return x.sqrt(loc); }
+inline Tensor sin(const Tensor& x, Loc loc = Loc::here()) { return x.sin(loc); }
+inline Tensor cos(const Tensor& x, Loc loc = Loc::here()) { return x.cos(loc); }
+inline Tensor tanh(const Tensor& x, Loc loc = Loc::here()) { return x.tanh(loc); }
+inline Tensor sigmoid(const Tensor& x, Loc loc = Loc::here()) { return x.sigmoid(loc); }
+inline Tensor relu(const Tensor& x, Loc loc = Loc::here()) { return x.relu(loc); }
 
 // ---- The larger and the smaller of two: equal ones share the gradient ---------------------------
 
+namespace rule {
 struct Maximum : Elementwise {
   using Formula = formula::Maximum;
   static constexpr Facts facts = {.name = "maximum",
@@ -4243,9 +4394,35 @@ struct Minimum : Elementwise {
     if (wants(1)) give(1, where(a() < b(), 0, shared));
   }
 };
+}  // namespace rule
+
+inline Tensor Tensor::maximum(const Tensor& other, Loc loc) const {
+  return binary<rule::Maximum>(*this, other, loc);
+}
+
+inline Tensor Tensor::minimum(const Tensor& other, Loc loc) const {
+  return binary<rule::Minimum>(*this, other, loc);
+}
+
+inline Tensor maximum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.maximum(b, loc);
+}
+
+inline Tensor minimum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.minimum(b, loc);
+}
+
+inline Tensor max(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.maximum(b, loc);
+}
+
+inline Tensor min(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.minimum(b, loc);
+}
 
 // ---- Comparisons and logic: their results are bools and have no gradient ------------------------
 
+namespace rule {
 template <class F>
 inline constexpr Facts truth_facts = {};
 template <>
@@ -4289,9 +4466,77 @@ struct TruthNumber : Truth<F> {
   static constexpr Facts facts = {
       truth_facts<F>.name, truth_facts<F>.symbol, truth_facts<F>.formula, {}, "b"};
 };
+}  // namespace rule
+
+template <class F, class Mirrored>
+Tensor compare(const Operand& a, const Operand& b) {
+  return dispatch<rule::Truth<F>, rule::TruthNumber<F>, rule::TruthNumber<Mirrored>>(a, b);
+}
+
+inline Tensor operator==(const Operand& a, const Operand& b) {
+  return compare<formula::Equal, formula::Equal>(a, b);
+}
+
+inline Tensor operator!=(const Operand& a, const Operand& b) {
+  return compare<formula::NotEqual, formula::NotEqual>(a, b);
+}
+// `1 < x < 2` compares the bools of `1 < x` with 2. Nobody means that.
+template <class F, class Mirrored>
+Tensor order(const Operand& a, const Operand& b) {
+  const Tensor* x = a.tensor ? a.tensor : b.tensor;
+  const Operand& other = a.tensor ? b : a;
+  const bool beyond = !other.tensor && (other.number.real() < 0 || other.number.real() > 1);
+  if (beyond && x->dtype() == boolean)
+    fail({rule::truth_facts<F>.name, b.loc},
+         {"a bool is compared with a number that is neither 0 nor 1"},
+         {"for 1 < x < 2 write (1 < x) & (x < 2)"});
+  return compare<F, Mirrored>(a, b);
+}
+
+inline Tensor operator<(const Operand& a, const Operand& b) {
+  return order<formula::Less, formula::Greater>(a, b);
+}
+
+inline Tensor operator<=(const Operand& a, const Operand& b) {
+  return order<formula::LessEqual, formula::GreaterEqual>(a, b);
+}
+
+inline Tensor operator>(const Operand& a, const Operand& b) {
+  return order<formula::Greater, formula::Less>(a, b);
+}
+
+inline Tensor operator>=(const Operand& a, const Operand& b) {
+  return order<formula::GreaterEqual, formula::LessEqual>(a, b);
+}
+
+template <class F>
+Tensor logical(const char* op, const Operand& a, const Operand& b, const char* hint) {
+  for (const Operand* x : {&a, &b})
+    if ((x->tensor ? x->tensor->dtype() : x->number.dtype()) != boolean)
+      fail({op, b.loc}, {"it takes bools"}, {hint});
+  return compare<F, F>(a, b);
+}
+
+inline Tensor operator&(const Operand& a, const Operand& b) {
+  return logical<formula::And>("&", a, b, "compare first: (x > 0) & (x < 1)");
+}
+
+inline Tensor operator|(const Operand& a, const Operand& b) {
+  return logical<formula::Or>("|", a, b, "compare first: (x < 0) | (x > 1)");
+}
+
+inline Tensor operator^(const Operand& a, const Operand& b) {
+  return logical<formula::Xor>("^", a, b, "for a power write x.pow(2)");
+}
+
+inline Tensor operator~(const Operand& a) {
+  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, {"it takes bools"}, {"write x == 0"});
+  return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
+}
 
 // ---- Choosing: the branch not taken gets exactly 0, even where it is NaN ------------------------
 
+namespace rule {
 struct Where : Rule {
   static constexpr Facts facts = {.name = "where",
                                   .symbol = "?",
@@ -4312,9 +4557,55 @@ struct WhereNumber : Rule {  // the inputs: a and the condition b
                                   .node = "WhereBackward0"};
   void backward() { give(0, where(b(), dy, 0)); }
 };
+}  // namespace rule
+
+inline void check_condition(const Tensor& condition, const At& at) {
+  check_together(at, {&condition});
+  if (condition.dtype() != boolean)
+    fail(at, {"the condition is ", condition.dtype(), ", not bool"}, {"compare first: x > 0"});
+}
+// Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
+inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
+                    Loc loc = Loc::here()) {
+  const At at{"where", loc};
+  check_together(at, {&condition, &a, &b});
+  check_condition(condition, at);
+  const DType dtype = promote(a, b);
+  const Shape shape =
+      broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), at), condition.shape(), at);
+  Tensor y = fresh(shape, dtype, a.device());
+  const Tensor x = converted(a, dtype), z = converted(b, dtype);
+  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
+         broadcast_to(z.elements(), shape));
+  return record<rule::Where>(std::move(y), {&a, &b, &condition}, loc);
+}
+
+inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc = Loc::here()) {
+  const At at{"where", loc};
+  check_together(at, {&condition, &a});
+  check_condition(condition, at);
+  const DType dtype = promote(a, n);
+  const Shape shape = broadcast_shapes(a.shape(), condition.shape(), at);
+  Tensor y = fresh(shape, dtype, a.device());
+  const Tensor x = converted(a, dtype);
+  const Constant number(n, dtype, shape);
+  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
+         number.view);
+  return record<rule::WhereNumber>(std::move(y), {&a, &condition}, loc, {n.real(), {}});
+}
+
+inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  if (a.tensor && b.tensor) return where(condition, *a.tensor, *b.tensor, b.loc);
+  if (a.tensor) return where(condition, *a.tensor, b.number, b.loc);
+  check_condition(condition, {"where", b.loc});
+  const Pin pin(b.loc);
+  if (b.tensor) return where(~condition, *b.tensor, a.number);
+  return where(condition, full({}, a.number), b.number);
+}
 
 // ---- Reductions ---------------------------------------------------------------------------------
 
+namespace rule {
 // dims holds the axes that were reduced. To go back, a gradient gets them again with size 1, and is
 // read as if it were repeated along them.
 struct Reduction : Rule {
@@ -4389,12 +4680,178 @@ struct ArgMax : Rule {
       .name = "argmax", .symbol = "argmax", .formula = "argmax(a)", .attributes = "axis"};
   void backward() {}
 };
+}  // namespace rule
+
+// The axes of a reduction, counted from the front, in order; none given means all of them.
+inline Shape checked_axes(const Dims& axes, int dims, const At& at) {
+  bool chosen[Shape::capacity] = {};
+  for (std::int64_t axis : axes) {
+    bool& seen = chosen[checked_axis(axis, dims, at)];
+    if (seen) fail(at, {"an axis is named twice: ", axes});
+    seen = true;
+  }
+  Shape sorted;
+  for (int i = 0; i < dims; ++i)
+    if (chosen[i] || axes.empty()) sorted.push_back(i);
+  return sorted;
+}
+
+inline Shape kept_shape(Shape shape, const Shape& axes) {
+  for (std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
+  return shape;
+}
+// The same new tensor, without the axes that a reduction left with size 1.
+inline Tensor dropped(Tensor y, const Shape& axes) {
+  TensorData& r = y.get();
+  for (int i = axes.size(); i-- > 0;) r.shape.erase(static_cast<int>(axes[i]));
+  r.strides = contiguous_strides(r.shape);
+  return y;
+}
+
+template <class F>
+Tensor reduced(const Tensor& a, const Shape& axes, DType dtype, bool keepdim) {
+  Tensor y = fresh(kept_shape(a.shape(), axes), dtype, a.device());
+  reduce<F>(y.elements(), a.elements());
+  return keepdim ? y : dropped(std::move(y), axes);
+}
+
+inline Tensor Tensor::sum(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"sum", loc};
+  check_together(at, {this});
+  const Shape over = checked_axes(axes, dim(), at);
+  Tensor y =
+      reduced<formula::Sum>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
+  return titled(axes.empty() ? "SumBackward0" : nullptr,
+                record<rule::Sum>(std::move(y), {this}, loc, {0, over}));
+}
+
+inline Tensor Tensor::mean(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"mean", loc};
+  check_together(at, {this});
+  if (!is_floating(dtype()))
+    fail(at, {"the mean of ", dtype(), " is not ", dtype()}, {"convert with .to(float32)"});
+  const Shape over = checked_axes(axes, dim(), at);
+  double count = 1;
+  for (std::int64_t axis : over) count *= static_cast<double>(shape()[static_cast<int>(axis)]);
+  Tensor y = reduced<formula::Sum>(*this, over, dtype(), options.keepdim);
+  const Constant n(count, dtype(), y.shape());
+  zip<formula::Div>(y.elements(), y.elements(), n.view);
+  return titled(axes.empty() ? "MeanBackward0" : nullptr,
+                record<rule::Mean>(std::move(y), {this}, loc, {count, over}));
+}
+
+template <class R, class F>
+Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
+  const At at{R::facts.name, loc};
+  check_together(at, {&a});
+  const Shape over = checked_axes(axes, a.dim(), at);
+  for (std::int64_t axis : over)
+    if (a.shape()[static_cast<int>(axis)] == 0)
+      fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
+  return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, loc, {0, over});
+}
+
+inline Tensor Tensor::amax(Dims axes, ReduceOptions options, Loc loc) const {
+  return extreme<rule::AMax, formula::Max>(*this, axes, options.keepdim, loc);
+}
+
+inline Tensor Tensor::amin(Dims axes, ReduceOptions options, Loc loc) const {
+  return extreme<rule::AMin, formula::Min>(*this, axes, options.keepdim, loc);
+}
+
+inline Tensor Tensor::max(Loc loc) const { return titled("MaxBackward1", amax({}, {}, loc)); }
+inline Tensor Tensor::min(Loc loc) const { return titled("MinBackward1", amin({}, {}, loc)); }
+
+template <class F>
+ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At& at) {
+  check_together(at, {&a});
+  const int over = checked_axis(axis, a.dim(), at);
+  const Tensor x = a.dim() == 0 ? a.detach(at.loc).reshape({1}, at.loc) : a;
+  if (x.shape()[over] == 0)
+    fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
+  const Shape kept = kept_shape(x.shape(), {over});
+  Tensor values = fresh(kept, a.dtype(), a.device());
+  Tensor indices = fresh(kept, int64, a.device());
+  reduce_arg<F>(values.elements(), indices.elements(), x.elements(), over);
+  if (keepdim && a.dim() > 0) return {values, indices};
+  return {dropped(std::move(values), {over}), dropped(std::move(indices), {over})};
+}
+
+inline ValuesIndices Tensor::max(Extent axis, ReduceOptions options, Loc loc) const {
+  auto [values, indices] = extreme_along<formula::Max>(*this, axis, options.keepdim, {"max", loc});
+  return {record<rule::MaxAlong>(values, {this}, loc,
+                                 {0, {checked_axis(axis, dim(), {"max", loc})}}, &indices),
+          indices};
+}
+
+inline ValuesIndices Tensor::min(Extent axis, ReduceOptions options, Loc loc) const {
+  auto [values, indices] = extreme_along<formula::Min>(*this, axis, options.keepdim, {"min", loc});
+  return {record<rule::MinAlong>(values, {this}, loc,
+                                 {0, {checked_axis(axis, dim(), {"min", loc})}}, &indices),
+          indices};
+}
+
+inline Tensor Tensor::argmax(Extent axis, ReduceOptions options, Loc loc) const {
+  const Tensor indices =
+      extreme_along<formula::Max>(*this, axis, options.keepdim, {"argmax", loc}).indices;
+  return record<rule::ArgMax>(indices, {this}, loc,
+                              {0, {checked_axis(axis, dim(), {"argmax", loc})}});
+}
+
+inline void rule::ExtremeAlong::backward() {
+  const int axis = static_cast<int>(dims()[0]);
+  const Shape whole = shape(0);
+  if (whole.empty()) return give(0, dy);
+  Shape kept = whole;
+  kept[axis] = 1;
+  give(0, scatter_new(dy.reshape(kept), index().reshape(kept), whole, axis));
+}
+
+inline Tensor sum(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                  Loc loc = Loc::here()) {
+  return x.sum(axes, options, loc);
+}
+
+inline Tensor mean(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.mean(axes, options, loc);
+}
+
+inline Tensor amax(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.amax(axes, options, loc);
+}
+
+inline Tensor amin(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.amin(axes, options, loc);
+}
+
+inline Tensor max(const Tensor& x, Loc loc = Loc::here()) { return x.max(loc); }
+
+inline ValuesIndices max(const Tensor& x, Extent axis, ReduceOptions options = {},
+                         Loc loc = Loc::here()) {
+  return x.max(axis, options, loc);
+}
+
+inline Tensor min(const Tensor& x, Loc loc = Loc::here()) { return x.min(loc); }
+
+inline ValuesIndices min(const Tensor& x, Extent axis, ReduceOptions options = {},
+                         Loc loc = Loc::here()) {
+  return x.min(axis, options, loc);
+}
+
+inline Tensor argmax(const Tensor& x, Extent axis, ReduceOptions options = {},
+                     Loc loc = Loc::here()) {
+  return x.argmax(axis, options, loc);
+}
 
 // ---- Matrix product -----------------------------------------------------------------------------
 //
 // y[i,j] = sum over k of a[i,k] * b[k,j]; leading axes are a batch and broadcast. A vector counts
 // as a row on the left and as a column on the right, and its axis is dropped from the result.
 
+namespace rule {
 struct MatMul : Rule {
   static constexpr Facts facts = {
       .name = "matmul",
@@ -4404,9 +4861,84 @@ struct MatMul : Rule {
       .node = "MmBackward0"};
   void backward();
 };
+}  // namespace rule
+
+// [n, k] x [k, m] -> [n, m]; [k] counts as [1, k] on the left and as [k, 1] on the right, and that
+// axis is dropped again; leading axes broadcast: [b, n, k] x [k, m] -> [b, n, m].
+inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
+  const At at{"matmul", loc};
+  check_together(at, {this, &other});
+  if (dim() == 0 || other.dim() == 0)
+    fail(at, {"both inputs need at least one axis: ", shape(), " x ", other.shape()},
+         {"multiply by a number with *"});
+  if (dtype() != other.dtype())
+    fail(at, {"the dtypes differ: ", dtype(), " and ", other.dtype()},
+         {"convert one with .to(", promote(*this, other), ")"});
+  if (dtype() == boolean) fail(at, {"it takes numbers, not bools"}, {"convert with .to(float32)"});
+  View a = elements(), b = other.elements();
+  if (dim() == 1) a.shape.insert(0, 1), a.strides.insert(0, 0);
+  if (other.dim() == 1) b.shape.push_back(1), b.strides.push_back(0);
+  const int da = a.shape.size(), db = b.shape.size();
+  const std::int64_t n = a.shape[da - 2], k = a.shape[da - 1], m = b.shape[db - 1];
+  if (k != b.shape[db - 2])
+    fail(at,
+         {"inner sizes differ: ", shape(), " x ", other.shape(), " (", k, " vs ", b.shape[db - 2],
+          ")"},
+         {"transpose the second?"});
+  Shape batch_a = a.shape, batch_b = b.shape;
+  for (int i = 0; i < 2; ++i) batch_a.erase(batch_a.size() - 1), batch_b.erase(batch_b.size() - 1);
+  Shape to = broadcast_shapes(batch_a, batch_b, at);
+  auto with = [&](std::int64_t rows, std::int64_t columns) {
+    Shape s = to;
+    s.push_back(rows);
+    s.push_back(columns);
+    return s;
+  };
+  Tensor y = fresh(with(n, m), dtype(), device());
+  minitensor::matmul(y.elements(), broadcast_to(a, with(n, k)), broadcast_to(b, with(k, m)));
+  Shape unused;
+  if (dim() == 1) unused.push_back(y.dim() - 2);
+  if (other.dim() == 1) unused.push_back(y.dim() - 1);
+  const char* title = dim() == 1 && other.dim() == 1   ? "DotBackward0"
+                      : dim() == 2 && other.dim() == 1 ? "MvBackward0"
+                      : dim() > 2 || other.dim() > 2   ? "UnsafeViewBackward0"
+                                                       : nullptr;
+  return titled(title, record<rule::MatMul>(dropped(std::move(y), unused), {this, &other}, loc));
+}
+
+inline Tensor matmul(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.matmul(b, loc);
+}
+
+inline void rule::MatMul::backward() {
+  const Shape sa = shape(0), sb = shape(1);
+  const int da = sa.size(), db = sb.size();
+  // Vectors as matrices, as in the forward direction.
+  Tensor g = dy;
+  if (da == 1) g = g.unsqueeze(db == 1 ? -1 : -2);
+  if (db == 1) g = g.unsqueeze(-1);
+  if (wants(0)) {
+    const Tensor bt = db == 1 ? b().unsqueeze(0) : b().transpose(-1, -2);
+    const Tensor ga = g.matmul(bt);
+    give(0, da == 1 ? ga.squeeze(-2) : ga);
+  }
+  if (wants(1)) {
+    const Tensor x = da == 1 ? a().unsqueeze(0) : a();
+    if (db == 2 && da > 2) {  // one large product rather than a batch of them and a sum
+      Shape rows = sa;
+      rows.erase(da - 1);
+      const Tensor tall = x.reshape({rows.numel(), sa[da - 1]});
+      give(1, tall.t().matmul(g.reshape({rows.numel(), sb[1]})));
+    } else {
+      const Tensor gb = x.transpose(-1, -2).matmul(g);
+      give(1, db == 1 ? gb.squeeze(-1) : gb);
+    }
+  }
+}
 
 // ---- Views: other numbers, the same memory ------------------------------------------------------
 
+namespace rule {
 struct ShapeOnly : Rule {  // the elements keep their order
   void backward() { give(0, dy.reshape(shape(0))); }
 };
@@ -4464,484 +4996,7 @@ struct Transpose : Rule {
                                   .node = "TransposeBackward0"};
   void backward() { give(0, dy.transpose(dims()[0], dims()[1])); }
 };
-struct Select : Rule {
-  static constexpr Facts facts = {.name = "select",
-                                  .symbol = "[i]",
-                                  .formula = "a[n]",
-                                  .derivatives = {"dy in its place, else 0"},
-                                  .attributes = "axis index",
-                                  .node = "SelectBackward0"};
-  void backward() {
-    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
-    whole.select(dims()[0], dims()[1]).copy_(dy);
-    give(0, whole);
-  }
-};
-struct Slice : Rule {
-  static constexpr Facts facts = {.name = "slice",
-                                  .symbol = "[:]",
-                                  .formula = "a[start:stop:step]",
-                                  .derivatives = {"dy in its place, else 0"},
-                                  .attributes = "axis start stop step",
-                                  .node = "SliceBackward0"};
-  void backward() {
-    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
-    whole.slice(dims()[0], dims()[1], dims()[2], dims()[3]).copy_(dy);
-    give(0, whole);
-  }
-};
-
-// ---- Copies -------------------------------------------------------------------------------------
-
-struct Clone : Rule {
-  static constexpr Facts facts = {.name = "clone",
-                                  .symbol = "copy",
-                                  .formula = "a",
-                                  .derivatives = {"dy"},
-                                  .node = "CloneBackward0"};
-  void backward() { give(0, dy); }
-};
-struct Detach : Rule {
-  static constexpr Facts facts = {.name = "detach", .symbol = "detach", .formula = "a"};
-  void backward() {}
-};
-struct To : Rule {  // give() converts back
-  static constexpr Facts facts = {.name = "to",
-                                  .symbol = "to",
-                                  .formula = "a",
-                                  .derivatives = {"dy"},
-                                  .node = "ToCopyBackward0"};
-  void backward();
-};
-struct Cat : Rule {
-  static constexpr Facts facts = {.name = "cat",
-                                  .symbol = "cat",
-                                  .formula = "the inputs, one after another",
-                                  .derivatives = {"its part of dy"},
-                                  .attributes = "axis",
-                                  .node = "CatBackward0"};
-  void backward() {
-    const int axis = static_cast<int>(dims()[0]);
-    std::int64_t start = 0;
-    for (int slot = 0; slot < input_count(); ++slot) {
-      const std::int64_t size = shape(slot)[axis];
-      if (wants(slot)) give(slot, dy.slice(axis, start, start + size));
-      start += size;
-    }
-  }
-};
-
-// ---- Gathering, and its mirror image ------------------------------------------------------------
-//
-// gather picks elements: y[i][j] = a[i][b[i][j]] along axis 1. An element that is picked twice
-// receives two gradients, so the way back adds them up at the places they came from.
-
-struct Gather : Rule {
-  static constexpr Facts facts = {.name = "gather",
-                                  .symbol = "gather",
-                                  .formula = "a at b",
-                                  .derivatives = {"dy added up at b"},
-                                  .attributes = "axis",
-                                  .node = "GatherBackward0"};
-  void backward();
-};
-struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
-  static constexpr Facts facts = {.name = "scatter",
-                                  .symbol = "scatter",
-                                  .formula = "a added up at b",
-                                  .derivatives = {"dy at b"},
-                                  .attributes = "n shape",
-                                  .node = "ScatterAddBackward0"};
-  void backward() { give(0, dy.gather(static_cast<std::int64_t>(n()), b())); }
-};
-
-// ---- Writes -------------------------------------------------------------------------------------
-//
-// `x.mul_(2)` makes x stand for something new, so x gets the node of the result. A write into a
-// *view* changes its base: the base becomes "what it was, with r written into this window". Both
-// the window and the base are kept for their geometry only.
-
-struct AsStrided : Rule {  // the view (v) as a window of its base (o)
-  static constexpr Facts facts = {.name = "as_strided",
-                                  .symbol = "view",
-                                  .formula = "a window of a's memory",
-                                  .derivatives = {"dy in its window, else 0"},
-                                  .node = "AsStridedBackward0"};
-  void backward();
-};
-struct WriteInto : Rule {
-  static constexpr Facts facts = {
-      .name = "write_into",
-      .symbol = "write",
-      .formula = "a with b written into its window",
-      .derivatives = {"dy outside the window, else 0", "dy in the window"},
-      .node = "CopySlices"};
-  void backward();
-};
-struct Overwrite : Rule {
-  static constexpr Facts facts = {.name = "copy_",
-                                  .symbol = "copy",
-                                  .formula = "b",
-                                  .derivatives = {"0 * dy", "dy"},
-                                  .node = "CopyBackwards"};
-  void backward() {
-    if (wants(0)) give(0, zeros_like(dy));
-    if (wants(1)) give(1, dy);
-  }
-};
-
 }  // namespace rule
-
-// ---- The functions: arithmetic ------------------------------------------------------------------
-
-inline Tensor operator+(const Operand& a, const Operand& b) {
-  return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
-}
-inline bool is_bool(const Operand& x) {
-  if (!x.tensor) return x.number.dtype() == boolean;
-  return x.tensor->defined() && x.tensor->dtype() == boolean;
-}
-inline void check_subtraction(const char* op, const Operand& a, const Operand& b) {
-  if (is_bool(a) || is_bool(b))
-    fail({op, b.loc}, {"bools are not subtracted"}, {"write a ^ b, or convert with .to(int64)"});
-}
-inline Tensor operator-(const Operand& a, const Operand& b) {
-  check_subtraction("sub", a, b);
-  return dispatch<rule::Sub, rule::SubNumber, rule::NumberSub>(a, b);
-}
-inline Tensor operator*(const Operand& a, const Operand& b) {
-  return dispatch<rule::Mul, rule::MulNumber, rule::MulNumber>(a, b);
-}
-inline Tensor operator/(const Operand& a, const Operand& b) {
-  return dispatch<rule::Div, rule::DivNumber, rule::NumberDiv>(a, b);
-}
-inline Tensor operator-(const Operand& a) { return unary<rule::Neg>(*a.tensor, a.loc); }
-inline Tensor Tensor::neg(Loc loc) const { return unary<rule::Neg>(*this, loc); }
-
-inline Tensor add(const Tensor& a, const Operand& b) { return a + b; }
-inline Tensor sub(const Tensor& a, const Operand& b) { return a - b; }
-inline Tensor mul(const Tensor& a, const Operand& b) { return a * b; }
-inline Tensor div(const Tensor& a, const Operand& b) { return a / b; }
-
-inline Tensor Tensor::pow(const Operand& exponent) const {
-  if (exponent.tensor) return binary<rule::Pow>(*this, *exponent.tensor, exponent.loc);
-  const Scalar n = exponent.number;
-  if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
-    fail({"pow", exponent.loc}, {"an integer to a negative power is not an integer"},
-         {"convert with .to(float32)"});
-  return with_number<rule::PowNumber>(*this, n, exponent.loc);
-}
-inline Tensor pow(const Tensor& a, const Operand& exponent) { return a.pow(exponent); }
-inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
-  return with_number<rule::NumberPow>(exponent, base, loc);
-}
-
-// ---- One input ----------------------------------------------------------------------------------
-
-inline Tensor Tensor::abs(Loc loc) const { return unary<rule::Abs>(*this, loc); }
-inline Tensor Tensor::sign(Loc loc) const { return unary<rule::Sign>(*this, loc); }
-inline Tensor Tensor::exp(Loc loc) const { return unary<rule::Exp>(*this, loc); }
-inline Tensor Tensor::log(Loc loc) const { return unary<rule::Log>(*this, loc); }
-inline Tensor Tensor::sqrt(Loc loc) const { return unary<rule::Sqrt>(*this, loc); }
-inline Tensor Tensor::sin(Loc loc) const { return unary<rule::Sin>(*this, loc); }
-inline Tensor Tensor::cos(Loc loc) const { return unary<rule::Cos>(*this, loc); }
-inline Tensor Tensor::tanh(Loc loc) const { return unary<rule::Tanh>(*this, loc); }
-inline Tensor Tensor::sigmoid(Loc loc) const { return unary<rule::Sigmoid>(*this, loc); }
-inline Tensor Tensor::relu(Loc loc) const { return unary<rule::Relu>(*this, loc); }
-inline Tensor Tensor::square(Loc loc) const { return with_number<rule::PowNumber>(*this, 2, loc); }
-inline Tensor Tensor::maximum(const Tensor& other, Loc loc) const {
-  return binary<rule::Maximum>(*this, other, loc);
-}
-inline Tensor Tensor::minimum(const Tensor& other, Loc loc) const {
-  return binary<rule::Minimum>(*this, other, loc);
-}
-
-// ---- Comparisons and logic ----------------------------------------------------------------------
-
-template <class F, class Mirrored>
-Tensor compare(const Operand& a, const Operand& b) {
-  return dispatch<rule::Truth<F>, rule::TruthNumber<F>, rule::TruthNumber<Mirrored>>(a, b);
-}
-inline Tensor operator==(const Operand& a, const Operand& b) {
-  return compare<formula::Equal, formula::Equal>(a, b);
-}
-inline Tensor operator!=(const Operand& a, const Operand& b) {
-  return compare<formula::NotEqual, formula::NotEqual>(a, b);
-}
-// `1 < x < 2` compares the bools of `1 < x` with 2. Nobody means that.
-template <class F, class Mirrored>
-Tensor order(const Operand& a, const Operand& b) {
-  const Tensor* x = a.tensor ? a.tensor : b.tensor;
-  const Operand& other = a.tensor ? b : a;
-  const bool beyond = !other.tensor && (other.number.real() < 0 || other.number.real() > 1);
-  if (beyond && x->dtype() == boolean)
-    fail({rule::truth_facts<F>.name, b.loc},
-         {"a bool is compared with a number that is neither 0 nor 1"},
-         {"for 1 < x < 2 write (1 < x) & (x < 2)"});
-  return compare<F, Mirrored>(a, b);
-}
-inline Tensor operator<(const Operand& a, const Operand& b) {
-  return order<formula::Less, formula::Greater>(a, b);
-}
-inline Tensor operator<=(const Operand& a, const Operand& b) {
-  return order<formula::LessEqual, formula::GreaterEqual>(a, b);
-}
-inline Tensor operator>(const Operand& a, const Operand& b) {
-  return order<formula::Greater, formula::Less>(a, b);
-}
-inline Tensor operator>=(const Operand& a, const Operand& b) {
-  return order<formula::GreaterEqual, formula::LessEqual>(a, b);
-}
-
-template <class F>
-Tensor logical(const char* op, const Operand& a, const Operand& b, const char* hint) {
-  for (const Operand* x : {&a, &b})
-    if ((x->tensor ? x->tensor->dtype() : x->number.dtype()) != boolean)
-      fail({op, b.loc}, {"it takes bools"}, {hint});
-  return compare<F, F>(a, b);
-}
-inline Tensor operator&(const Operand& a, const Operand& b) {
-  return logical<formula::And>("&", a, b, "compare first: (x > 0) & (x < 1)");
-}
-inline Tensor operator|(const Operand& a, const Operand& b) {
-  return logical<formula::Or>("|", a, b, "compare first: (x < 0) | (x > 1)");
-}
-inline Tensor operator^(const Operand& a, const Operand& b) {
-  return logical<formula::Xor>("^", a, b, "for a power write x.pow(2)");
-}
-inline Tensor operator~(const Operand& a) {
-  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, {"it takes bools"}, {"write x == 0"});
-  return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
-}
-
-// ---- Choosing -----------------------------------------------------------------------------------
-
-inline void check_condition(const Tensor& condition, const At& at) {
-  check_together(at, {&condition});
-  if (condition.dtype() != boolean)
-    fail(at, {"the condition is ", condition.dtype(), ", not bool"}, {"compare first: x > 0"});
-}
-// Where `condition` holds the element of a, elsewhere that of b; all three broadcast.
-inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
-                    Loc loc = Loc::here()) {
-  const At at{"where", loc};
-  check_together(at, {&condition, &a, &b});
-  check_condition(condition, at);
-  const DType dtype = promote(a, b);
-  const Shape shape =
-      broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), at), condition.shape(), at);
-  Tensor y = fresh(shape, dtype, a.device());
-  const Tensor x = converted(a, dtype), z = converted(b, dtype);
-  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
-         broadcast_to(z.elements(), shape));
-  return record<rule::Where>(std::move(y), {&a, &b, &condition}, loc);
-}
-inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc = Loc::here()) {
-  const At at{"where", loc};
-  check_together(at, {&condition, &a});
-  check_condition(condition, at);
-  const DType dtype = promote(a, n);
-  const Shape shape = broadcast_shapes(a.shape(), condition.shape(), at);
-  Tensor y = fresh(shape, dtype, a.device());
-  const Tensor x = converted(a, dtype);
-  const Constant number(n, dtype, shape);
-  choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
-         number.view);
-  return record<rule::WhereNumber>(std::move(y), {&a, &condition}, loc, {n.real(), {}});
-}
-inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
-  if (a.tensor && b.tensor) return where(condition, *a.tensor, *b.tensor, b.loc);
-  if (a.tensor) return where(condition, *a.tensor, b.number, b.loc);
-  check_condition(condition, {"where", b.loc});
-  const Pin pin(b.loc);
-  if (b.tensor) return where(~condition, *b.tensor, a.number);
-  return where(condition, full({}, a.number), b.number);
-}
-
-// ---- Reductions ---------------------------------------------------------------------------------
-
-// The axes of a reduction, counted from the front, in order; none given means all of them.
-inline Shape checked_axes(const Dims& axes, int dims, const At& at) {
-  bool chosen[Shape::capacity] = {};
-  for (std::int64_t axis : axes) {
-    bool& seen = chosen[checked_axis(axis, dims, at)];
-    if (seen) fail(at, {"an axis is named twice: ", axes});
-    seen = true;
-  }
-  Shape sorted;
-  for (int i = 0; i < dims; ++i)
-    if (chosen[i] || axes.empty()) sorted.push_back(i);
-  return sorted;
-}
-inline Shape kept_shape(Shape shape, const Shape& axes) {
-  for (std::int64_t axis : axes) shape[static_cast<int>(axis)] = 1;
-  return shape;
-}
-// The same new tensor, without the axes that a reduction left with size 1.
-inline Tensor dropped(Tensor y, const Shape& axes) {
-  TensorData& r = y.get();
-  for (int i = axes.size(); i-- > 0;) r.shape.erase(static_cast<int>(axes[i]));
-  r.strides = contiguous_strides(r.shape);
-  return y;
-}
-template <class F>
-Tensor reduced(const Tensor& a, const Shape& axes, DType dtype, bool keepdim) {
-  Tensor y = fresh(kept_shape(a.shape(), axes), dtype, a.device());
-  reduce<F>(y.elements(), a.elements());
-  return keepdim ? y : dropped(std::move(y), axes);
-}
-
-inline Tensor Tensor::sum(Dims axes, ReduceOptions options, Loc loc) const {
-  const At at{"sum", loc};
-  check_together(at, {this});
-  const Shape over = checked_axes(axes, dim(), at);
-  Tensor y =
-      reduced<formula::Sum>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
-  return titled(axes.empty() ? "SumBackward0" : nullptr,
-                record<rule::Sum>(std::move(y), {this}, loc, {0, over}));
-}
-inline Tensor Tensor::mean(Dims axes, ReduceOptions options, Loc loc) const {
-  const At at{"mean", loc};
-  check_together(at, {this});
-  if (!is_floating(dtype()))
-    fail(at, {"the mean of ", dtype(), " is not ", dtype()}, {"convert with .to(float32)"});
-  const Shape over = checked_axes(axes, dim(), at);
-  double count = 1;
-  for (std::int64_t axis : over) count *= static_cast<double>(shape()[static_cast<int>(axis)]);
-  Tensor y = reduced<formula::Sum>(*this, over, dtype(), options.keepdim);
-  const Constant n(count, dtype(), y.shape());
-  zip<formula::Div>(y.elements(), y.elements(), n.view);
-  return titled(axes.empty() ? "MeanBackward0" : nullptr,
-                record<rule::Mean>(std::move(y), {this}, loc, {count, over}));
-}
-
-template <class R, class F>
-Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
-  const At at{R::facts.name, loc};
-  check_together(at, {&a});
-  const Shape over = checked_axes(axes, a.dim(), at);
-  for (std::int64_t axis : over)
-    if (a.shape()[static_cast<int>(axis)] == 0)
-      fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
-  return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, loc, {0, over});
-}
-inline Tensor Tensor::amax(Dims axes, ReduceOptions options, Loc loc) const {
-  return extreme<rule::AMax, formula::Max>(*this, axes, options.keepdim, loc);
-}
-inline Tensor Tensor::amin(Dims axes, ReduceOptions options, Loc loc) const {
-  return extreme<rule::AMin, formula::Min>(*this, axes, options.keepdim, loc);
-}
-inline Tensor Tensor::max(Loc loc) const { return titled("MaxBackward1", amax({}, {}, loc)); }
-inline Tensor Tensor::min(Loc loc) const { return titled("MinBackward1", amin({}, {}, loc)); }
-
-template <class F>
-ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At& at) {
-  check_together(at, {&a});
-  const int over = checked_axis(axis, a.dim(), at);
-  const Tensor x = a.dim() == 0 ? a.detach(at.loc).reshape({1}, at.loc) : a;
-  if (x.shape()[over] == 0)
-    fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
-  const Shape kept = kept_shape(x.shape(), {over});
-  Tensor values = fresh(kept, a.dtype(), a.device());
-  Tensor indices = fresh(kept, int64, a.device());
-  reduce_arg<F>(values.elements(), indices.elements(), x.elements(), over);
-  if (keepdim && a.dim() > 0) return {values, indices};
-  return {dropped(std::move(values), {over}), dropped(std::move(indices), {over})};
-}
-inline ValuesIndices Tensor::max(Extent axis, ReduceOptions options, Loc loc) const {
-  auto [values, indices] = extreme_along<formula::Max>(*this, axis, options.keepdim, {"max", loc});
-  return {record<rule::MaxAlong>(values, {this}, loc,
-                                 {0, {checked_axis(axis, dim(), {"max", loc})}}, &indices),
-          indices};
-}
-inline ValuesIndices Tensor::min(Extent axis, ReduceOptions options, Loc loc) const {
-  auto [values, indices] = extreme_along<formula::Min>(*this, axis, options.keepdim, {"min", loc});
-  return {record<rule::MinAlong>(values, {this}, loc,
-                                 {0, {checked_axis(axis, dim(), {"min", loc})}}, &indices),
-          indices};
-}
-inline Tensor Tensor::argmax(Extent axis, ReduceOptions options, Loc loc) const {
-  const Tensor indices =
-      extreme_along<formula::Max>(*this, axis, options.keepdim, {"argmax", loc}).indices;
-  return record<rule::ArgMax>(indices, {this}, loc,
-                              {0, {checked_axis(axis, dim(), {"argmax", loc})}});
-}
-
-// ---- Matrix product -----------------------------------------------------------------------------
-
-// [n, k] x [k, m] -> [n, m]; [k] counts as [1, k] on the left and as [k, 1] on the right, and that
-// axis is dropped again; leading axes broadcast: [b, n, k] x [k, m] -> [b, n, m].
-inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
-  const At at{"matmul", loc};
-  check_together(at, {this, &other});
-  if (dim() == 0 || other.dim() == 0)
-    fail(at, {"both inputs need at least one axis: ", shape(), " x ", other.shape()},
-         {"multiply by a number with *"});
-  if (dtype() != other.dtype())
-    fail(at, {"the dtypes differ: ", dtype(), " and ", other.dtype()},
-         {"convert one with .to(", promote(*this, other), ")"});
-  if (dtype() == boolean) fail(at, {"it takes numbers, not bools"}, {"convert with .to(float32)"});
-  View a = elements(), b = other.elements();
-  if (dim() == 1) a.shape.insert(0, 1), a.strides.insert(0, 0);
-  if (other.dim() == 1) b.shape.push_back(1), b.strides.push_back(0);
-  const int da = a.shape.size(), db = b.shape.size();
-  const std::int64_t n = a.shape[da - 2], k = a.shape[da - 1], m = b.shape[db - 1];
-  if (k != b.shape[db - 2])
-    fail(at,
-         {"inner sizes differ: ", shape(), " x ", other.shape(), " (", k, " vs ", b.shape[db - 2],
-          ")"},
-         {"transpose the second?"});
-  Shape batch_a = a.shape, batch_b = b.shape;
-  for (int i = 0; i < 2; ++i) batch_a.erase(batch_a.size() - 1), batch_b.erase(batch_b.size() - 1);
-  Shape to = broadcast_shapes(batch_a, batch_b, at);
-  auto with = [&](std::int64_t rows, std::int64_t columns) {
-    Shape s = to;
-    s.push_back(rows);
-    s.push_back(columns);
-    return s;
-  };
-  Tensor y = fresh(with(n, m), dtype(), device());
-  minitensor::matmul(y.elements(), broadcast_to(a, with(n, k)), broadcast_to(b, with(k, m)));
-  Shape unused;
-  if (dim() == 1) unused.push_back(y.dim() - 2);
-  if (other.dim() == 1) unused.push_back(y.dim() - 1);
-  const char* title = dim() == 1 && other.dim() == 1   ? "DotBackward0"
-                      : dim() == 2 && other.dim() == 1 ? "MvBackward0"
-                      : dim() > 2 || other.dim() > 2   ? "UnsafeViewBackward0"
-                                                       : nullptr;
-  return titled(title, record<rule::MatMul>(dropped(std::move(y), unused), {this, &other}, loc));
-}
-inline Tensor matmul(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
-  return a.matmul(b, loc);
-}
-
-inline void rule::MatMul::backward() {
-  const Shape sa = shape(0), sb = shape(1);
-  const int da = sa.size(), db = sb.size();
-  // Vectors as matrices, as in the forward direction.
-  Tensor g = dy;
-  if (da == 1) g = g.unsqueeze(db == 1 ? -1 : -2);
-  if (db == 1) g = g.unsqueeze(-1);
-  if (wants(0)) {
-    const Tensor bt = db == 1 ? b().unsqueeze(0) : b().transpose(-1, -2);
-    const Tensor ga = g.matmul(bt);
-    give(0, da == 1 ? ga.squeeze(-2) : ga);
-  }
-  if (wants(1)) {
-    const Tensor x = da == 1 ? a().unsqueeze(0) : a();
-    if (db == 2 && da > 2) {  // one large product rather than a batch of them and a sum
-      Shape rows = sa;
-      rows.erase(da - 1);
-      const Tensor tall = x.reshape({rows.numel(), sa[da - 1]});
-      give(1, tall.t().matmul(g.reshape({rows.numel(), sb[1]})));
-    } else {
-      const Tensor gb = x.transpose(-1, -2).matmul(g);
-      give(1, db == 1 ? gb.squeeze(-1) : gb);
-    }
-  }
-}
-
-// ---- Views --------------------------------------------------------------------------------------
 
 inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
                       std::int64_t offset) {
@@ -5017,6 +5072,7 @@ inline Tensor Tensor::view(Shape to, Loc loc) const {
   return record<rule::Reshape>(view_of(*this, to, *strides, storage_offset()), {this}, loc,
                                {0, to});
 }
+
 inline Tensor Tensor::reshape(Shape to, Loc loc) const {
   const At at{"reshape", loc};
   check_together(at, {this});
@@ -5029,6 +5085,7 @@ inline Tensor Tensor::reshape(Shape to, Loc loc) const {
   y.get().strides = contiguous_strides(to);
   return titled("UnsafeViewBackward0", record<rule::Reshape>(std::move(y), {this}, loc, {0, to}));
 }
+
 inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
   const At at{"flatten", loc};
   check_together(at, {this});
@@ -5044,6 +5101,7 @@ inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
   }
   return reshape(shape, loc);
 }
+
 inline Tensor Tensor::permute(Dims axes, Loc loc) const {
   const At at{"permute", loc};
   check_together(at, {this});
@@ -5059,6 +5117,7 @@ inline Tensor Tensor::permute(Dims axes, Loc loc) const {
   return record<rule::Permute>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
                                {0, order});
 }
+
 inline Tensor Tensor::transpose(Extent axis, Extent other, Loc loc) const {
   const At at{"transpose", loc};
   check_together(at, {this});
@@ -5071,11 +5130,13 @@ inline Tensor Tensor::transpose(Extent axis, Extent other, Loc loc) const {
   return record<rule::Transpose>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
                                  {0, {i, j}});
 }
+
 inline Tensor Tensor::t(Loc loc) const {
   if (dim() > 2)
     fail({"t", loc}, {"it takes at most two axes, not ", shape()}, {"write transpose(-1, -2)"});
   return titled("TBackward0", dim() < 2 ? view(shape(), loc) : transpose(0, 1, loc));
 }
+
 inline Tensor Tensor::expand(Shape to, Loc loc) const {
   const At at{"expand", loc};
   check_together(at, {this});
@@ -5094,6 +5155,7 @@ inline Tensor Tensor::expand(Shape to, Loc loc) const {
       view_of(*this, to, broadcast_strides(get().shape, get().strides, to), storage_offset()),
       {this}, loc, {0, to});
 }
+
 inline Tensor Tensor::squeeze(Loc loc) const {
   check_together({"squeeze", loc}, {this});
   Shape shape, strides;
@@ -5104,6 +5166,7 @@ inline Tensor Tensor::squeeze(Loc loc) const {
   }
   return record<rule::Squeeze>(view_of(*this, shape, strides, storage_offset()), {this}, loc);
 }
+
 inline Tensor Tensor::squeeze(Extent axis, Loc loc) const {
   const At at{"squeeze", loc};
   check_together(at, {this});
@@ -5114,6 +5177,7 @@ inline Tensor Tensor::squeeze(Extent axis, Loc loc) const {
       "SqueezeBackward1",
       record<rule::Squeeze>(view_of(*this, shape, strides, storage_offset()), {this}, loc));
 }
+
 inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
   const At at{"unsqueeze", loc};
   check_together(at, {this});
@@ -5126,7 +5190,62 @@ inline Tensor Tensor::unsqueeze(Extent axis, Loc loc) const {
                                  {0, {i}});
 }
 
-// ---- Indexing -----------------------------------------------------------------------------------
+inline Tensor reshape(const Tensor& x, Shape shape, Loc loc = Loc::here()) {
+  return x.reshape(shape, loc);
+}
+
+inline Tensor flatten(const Tensor& x, Extent from = 0, Extent to = -1, Loc loc = Loc::here()) {
+  return x.flatten(from, to, loc);
+}
+
+inline Tensor transpose(const Tensor& x, Extent axis, Extent other, Loc loc = Loc::here()) {
+  return x.transpose(axis, other, loc);
+}
+
+inline Tensor permute(const Tensor& x, Dims axes, Loc loc = Loc::here()) {
+  return x.permute(axes, loc);
+}
+
+inline Tensor squeeze(const Tensor& x, Loc loc = Loc::here()) { return x.squeeze(loc); }
+
+inline Tensor squeeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.squeeze(axis, loc);
+}
+
+inline Tensor unsqueeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.unsqueeze(axis, loc);
+}
+
+// ---- Indexing: views of a part ------------------------------------------------------------------
+
+namespace rule {
+struct Select : Rule {
+  static constexpr Facts facts = {.name = "select",
+                                  .symbol = "[i]",
+                                  .formula = "a[n]",
+                                  .derivatives = {"dy in its place, else 0"},
+                                  .attributes = "axis index",
+                                  .node = "SelectBackward0"};
+  void backward() {
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    whole.select(dims()[0], dims()[1]).copy_(dy);
+    give(0, whole);
+  }
+};
+struct Slice : Rule {
+  static constexpr Facts facts = {.name = "slice",
+                                  .symbol = "[:]",
+                                  .formula = "a[start:stop:step]",
+                                  .derivatives = {"dy in its place, else 0"},
+                                  .attributes = "axis start stop step",
+                                  .node = "SliceBackward0"};
+  void backward() {
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    whole.slice(dims()[0], dims()[1], dims()[2], dims()[3]).copy_(dy);
+    give(0, whole);
+  }
+};
+}  // namespace rule
 
 inline Tensor Tensor::select(Extent axis, Extent index, Loc loc) const {
   const At at{"select", loc};
@@ -5143,9 +5262,11 @@ inline Tensor Tensor::select(Extent axis, Extent index, Loc loc) const {
   strides.erase(a);
   return record<rule::Select>(view_of(*this, shape, strides, offset), {this}, loc, {0, {a, i}});
 }
+
 inline Tensor Tensor::operator[](const First& index) const {
   return select(0, index.value(), index.loc);
 }
+
 inline Tensor Tensor::at(Shape index, Loc loc) const {
   if (index.size() > dim())
     fail({"at", loc}, {index, " has more indices than ", shape(), " has axes"});
@@ -5173,6 +5294,7 @@ inline Tensor Tensor::slice(Extent axis, Extent start, std::optional<std::int64_
   return record<rule::Slice>(view_of(*this, shape, strides, offset), {this}, loc,
                              {0, {a, from, to, std::int64_t{step}}});
 }
+
 inline Tensor Tensor::narrow(Extent axis, Extent start, Extent length, Loc loc) const {
   const At at{"narrow", loc};
   check_together(at, {this});
@@ -5187,8 +5309,8 @@ class Tensor::Rows {  // for (Tensor row : x)
  public:
   using difference_type = std::int64_t;
   using value_type = Tensor;
-  Rows(const Tensor& x, std::int64_t i, Loc loc) : x_(&x), i_(i), loc_(loc) {}
-  Tensor operator*() const { return x_->select(0, i_, loc_); }
+  Rows(Tensor x, std::int64_t i, Loc loc) : x_(std::move(x)), i_(i), loc_(loc) {}
+  Tensor operator*() const { return x_.select(0, i_, loc_); }
   Rows& operator++() {
     ++i_;
     return *this;
@@ -5196,20 +5318,63 @@ class Tensor::Rows {  // for (Tensor row : x)
   bool operator==(const Rows& other) const { return i_ == other.i_; }
 
  private:
-  const Tensor* x_;
+  Tensor x_;
   std::int64_t i_;
   Loc loc_;
 };
+
 inline Tensor::Rows Tensor::begin(Loc loc) const { return {*this, 0, loc}; }
 inline Tensor::Rows Tensor::end(Loc loc) const { return {*this, size(0, loc), loc}; }
 
-// ---- Copies and kinds ---------------------------------------------------------------------------
+// ---- Copies -------------------------------------------------------------------------------------
+
+namespace rule {
+struct Clone : Rule {
+  static constexpr Facts facts = {.name = "clone",
+                                  .symbol = "copy",
+                                  .formula = "a",
+                                  .derivatives = {"dy"},
+                                  .node = "CloneBackward0"};
+  void backward() { give(0, dy); }
+};
+struct Detach : Rule {
+  static constexpr Facts facts = {.name = "detach", .symbol = "detach", .formula = "a"};
+  void backward() {}
+};
+struct To : Rule {  // give() converts back
+  static constexpr Facts facts = {.name = "to",
+                                  .symbol = "to",
+                                  .formula = "a",
+                                  .derivatives = {"dy"},
+                                  .node = "ToCopyBackward0"};
+  void backward();
+};
+struct Cat : Rule {
+  static constexpr Facts facts = {.name = "cat",
+                                  .symbol = "cat",
+                                  .formula = "the inputs, one after another",
+                                  .derivatives = {"its part of dy"},
+                                  .attributes = "axis",
+                                  .node = "CatBackward0"};
+  void backward() {
+    const int axis = static_cast<int>(dims()[0]);
+    std::int64_t start = 0;
+    for (int slot = 0; slot < input_count(); ++slot) {
+      const std::int64_t size = shape(slot)[axis];
+      if (wants(slot)) give(slot, dy.slice(axis, start, start + size));
+      start += size;
+    }
+  }
+};
+}  // namespace rule
 
 inline Tensor Tensor::clone(Loc loc) const {
   check_together({"clone", loc}, {this});
   return record<rule::Clone>(copy_of(*this), {this}, loc);
 }
+
 inline Tensor Tensor::contiguous(Loc loc) const { return is_contiguous() ? *this : clone(loc); }
+
 inline Tensor Tensor::detach(Loc loc) const {
   check_together({"detach", loc}, {this});
   const NoGrad guard;
@@ -5217,11 +5382,13 @@ inline Tensor Tensor::detach(Loc loc) const {
   y.get().id = next_id();
   return record<rule::Detach>(std::move(y), {this}, loc);
 }
+
 inline Tensor Tensor::to(DType dtype, Loc loc) const {
   check_together({"to", loc}, {this});
   if (dtype == this->dtype()) return *this;
   return record<rule::To>(converted(*this, dtype), {this}, loc);
 }
+
 inline Tensor Tensor::to(Device device, Loc loc) const {
   check_together({"to", loc}, {this});
   if (device == this->device()) return *this;
@@ -5230,6 +5397,7 @@ inline Tensor Tensor::to(Device device, Loc loc) const {
   minitensor::copy(y.elements(), elements());
   return record<rule::To>(std::move(y), {this}, loc);
 }
+
 inline Tensor Tensor::cpu(Loc loc) const { return to(Device::cpu, loc); }
 inline Tensor Tensor::cuda(Loc loc) const { return to(Device::cuda, loc); }
 inline void rule::To::backward() { give(0, dy.to(device(0))); }
@@ -5251,8 +5419,10 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
   shape[along] = 0;
   for (const Tensor& x : tensors) {
     Shape rest = x.shape();
-    if (along < rest.size()) shape[along] += std::exchange(rest[along], shape[along]);
-    rest[along] = shape[along];
+    if (along < rest.size()) {
+      shape[along] += rest[along];
+      rest[along] = shape[along];
+    }
     if (rest != shape)
       fail(at, {"only axis ", along, " may differ: ", tensors[0].shape(), " and ", x.shape()});
   }
@@ -5278,7 +5448,31 @@ inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc
   return titled("StackBackward0", cat(rows, axis));
 }
 
-// ---- Gather -------------------------------------------------------------------------------------
+// ---- Gathering, and its mirror image ------------------------------------------------------------
+//
+// gather picks elements: y[i][j] = a[i][b[i][j]] along axis 1. An element that is picked twice
+// receives two gradients, so the way back adds them up at the places they came from.
+
+namespace rule {
+struct Gather : Rule {
+  static constexpr Facts facts = {.name = "gather",
+                                  .symbol = "gather",
+                                  .formula = "a at b",
+                                  .derivatives = {"dy added up at b"},
+                                  .attributes = "axis",
+                                  .node = "GatherBackward0"};
+  void backward();
+};
+struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
+  static constexpr Facts facts = {.name = "scatter",
+                                  .symbol = "scatter",
+                                  .formula = "a added up at b",
+                                  .derivatives = {"dy at b"},
+                                  .attributes = "n shape",
+                                  .node = "ScatterAddBackward0"};
+  void backward() { give(0, dy.gather(static_cast<std::int64_t>(n()), b())); }
+};
+}  // namespace rule
 
 inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
   if (index.dtype() != int64) fail(at, {"the index is ", index.dtype(), ", not int64"});
@@ -5301,31 +5495,64 @@ inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
   minitensor::gather(y.elements(), elements(), index.elements(), along);
   return record<rule::Gather>(std::move(y), {this, &index}, loc, {0, {along}});
 }
+
 inline Tensor scatter_new(const Tensor& a, const Tensor& index, const Shape& shape, int axis,
-                          Loc loc = Loc::here()) {
+                          Loc loc) {
   Tensor y = fresh(shape, a.dtype(), a.device());
   fill(y.elements(), 0);
   scatter_add(y.elements(), a.elements(), index.elements(), axis);
   return record<rule::ScatterNew>(std::move(y), {&a, &index}, loc,
                                   {static_cast<double>(axis), shape});
 }
+
 inline void rule::Gather::backward() {
   give(0, scatter_new(dy, b(), shape(0), static_cast<int>(dims()[0])));
 }
-inline void rule::ExtremeAlong::backward() {
-  const int axis = static_cast<int>(dims()[0]);
-  const Shape whole = shape(0);
-  if (whole.empty()) return give(0, dy);
-  Shape kept = whole;
-  kept[axis] = 1;
-  give(0, scatter_new(dy.reshape(kept), index().reshape(kept), whole, axis));
+
+inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc = Loc::here()) {
+  return x.gather(axis, index, loc);
 }
 
-// ---- In place -----------------------------------------------------------------------------------
+// ---- Writes in place ----------------------------------------------------------------------------
 //
 // A write changes memory that others may look at. So the storage counts it, and some tensors refuse
 // before anything has changed: an expanded one always; while recording, a leaf that requires grad,
 // a view of one, and a view that was made inside NoGrad.
+//
+// `x.mul_(2)` makes x stand for something new, so x gets the node of the result. A write into a
+// *view* changes its base: the base becomes "what it was, with r written into this window". Both
+// the window and the base are kept for their geometry only.
+
+namespace rule {
+struct AsStrided : Rule {  // the view (v) as a window of its base (o)
+  static constexpr Facts facts = {.name = "as_strided",
+                                  .symbol = "view",
+                                  .formula = "a window of a's memory",
+                                  .derivatives = {"dy in its window, else 0"},
+                                  .node = "AsStridedBackward0"};
+  void backward();
+};
+struct WriteInto : Rule {
+  static constexpr Facts facts = {
+      .name = "write_into",
+      .symbol = "write",
+      .formula = "a with b written into its window",
+      .derivatives = {"dy outside the window, else 0", "dy in the window"},
+      .node = "CopySlices"};
+  void backward();
+};
+struct Overwrite : Rule {
+  static constexpr Facts facts = {.name = "copy_",
+                                  .symbol = "copy",
+                                  .formula = "b",
+                                  .derivatives = {"0 * dy", "dy"},
+                                  .node = "CopyBackwards"};
+  void backward() {
+    if (wants(0)) give(0, zeros_like(dy));
+    if (wants(1)) give(1, dy);
+  }
+};
+}  // namespace rule
 
 inline void note_write(const Tensor& x, const char* by, Loc loc) {
   Storage& storage = *x.get().storage;
@@ -5357,14 +5584,21 @@ inline void renew(const Tensor& view) {
   static constexpr const Recipe& recipe = recipe_of<rule::AsStrided>;
   TensorData& r = view.get();
   const Tensor base(r.base);
-  r.rewrites = r.base->rewrites;
-  if (!base.requires_grad()) return set_node(r, {});
   Tensor x = view;
   const Tensor* inputs[] = {&base};
-  attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {}, nullptr);
-  save(*r.node, 'v', alias_of(view), true);
-  save(*r.node, 'o', alias_of(base), true);
+  if (!base.requires_grad()) {
+    set_node(r, {});
+  } else {
+    attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {},
+                nullptr);
+    save(*r.node, 'v', alias_of(view), true);
+    save(*r.node, 'o', alias_of(base), true);
+  }
+  r.rewrites = r.base->rewrites;
+  if (current.observer && r.node)
+    tell_op(r.node.get(), *recipe.facts, {}, inputs, x, nullptr, r.node->loc);
 }
+
 inline Node* Tensor::node() const {
   const TensorData& r = get();
   if (r.base && r.rewrites != r.base->rewrites) renew(*this);
@@ -5374,7 +5608,8 @@ inline Node* Tensor::node() const {
 // `x.mul_(w)` saves x for w's gradient and then writes to it, so that is kept as a copy.
 inline void keep_what_is_overwritten(Node& node, const Tensor& x) {
   for (int k = 0; k < node.saved.size(); ++k)
-    if (Saved& kept = node.saved[k]; kept.tensor.shares_storage_with(x)) {
+    if (Saved& kept = node.saved[k];
+        kept.tensor.shares_storage_with(x) && !kept.tensor.get().requires_grad) {
       kept.tensor = copy_of(kept.tensor);
       kept.version = kept.tensor.version();
     }
@@ -5382,11 +5617,13 @@ inline void keep_what_is_overwritten(Node& node, const Tensor& x) {
 
 // Puts `result` in the place of x: its elements into x's memory, and its history into x's graph.
 inline void replace(const Tensor& x, Tensor result, const At& at) {
-  const Quiet quiet;
   const EnableGrad recording;
-  result = result.to(x.dtype());
-  copy(x.elements(), broadcast_to(result.elements(), x.shape()));
-  note_write(x, at.op, line_of(at.loc));
+  {
+    const Quiet quiet;
+    result = result.to(x.dtype());
+    copy(x.elements(), broadcast_to(result.elements(), x.shape()));
+    note_write(x, at.op, line_of(at.loc));
+  }
   TensorData& r = x.get();
   if (!r.base) {
     set_node(r, Ref<Node>(result.node()));
@@ -5397,9 +5634,11 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   Tensor base(r.base);
   const Tensor* inputs[] = {&base, &result};
   attach_node(recipe, base, inputs, at.loc, {}, nullptr);
-  save(*base.get().node, 'v', alias_of(x), true);
-  save(*base.get().node, 'o', alias_of(base), true);
-  r.rewrites = ++base.get().rewrites - 1;
+  Node& node = *base.get().node;
+  save(node, 'v', alias_of(x), true);
+  save(node, 'o', alias_of(base), true);
+  ++base.get().rewrites;  // x is now behind it, as all its views are
+  if (current.observer) tell_op(&node, *recipe.facts, {}, inputs, base, nullptr, line_of(at.loc));
   renew(x);
 }
 
@@ -5464,22 +5703,26 @@ const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op, 
          {"convert first: x = x.to(", dtype, ")"});
   return write(x, other, op, recorded, plain);
 }
+
 inline const Tensor& Tensor::add_(const Operand& other) const {
   return arithmetic(
       *this, other, "add_", [&] { return *this + other; },
       [&](const View& b) { zip<formula::Add>(elements(), elements(), b); });
 }
+
 inline const Tensor& Tensor::sub_(const Operand& other) const {
   check_subtraction("sub_", *this, other);
   return arithmetic(
       *this, other, "sub_", [&] { return *this - other; },
       [&](const View& b) { zip<formula::Sub>(elements(), elements(), b); });
 }
+
 inline const Tensor& Tensor::mul_(const Operand& other) const {
   return arithmetic(
       *this, other, "mul_", [&] { return *this * other; },
       [&](const View& b) { zip<formula::Mul>(elements(), elements(), b); });
 }
+
 inline const Tensor& Tensor::div_(const Operand& other) const {
   if (!is_floating(dtype()))
     fail({"div_", other.loc}, {"a quotient can't be written into ", dtype()},
@@ -5488,27 +5731,39 @@ inline const Tensor& Tensor::div_(const Operand& other) const {
       *this, other, "div_", [&] { return *this / other; },
       [&](const View& b) { zip<formula::Div>(elements(), elements(), b); });
 }
+
 inline Tensor overwritten(const Tensor& x, const Operand& other) {
   const Tensor value = other.tensor ? *other.tensor : full({}, other.number, {.dtype = x.dtype()});
   Tensor y = fresh(x.shape(), x.dtype(), x.device());
   copy(y.elements(), broadcast_to(value.elements(), x.shape()));
   return record<rule::Overwrite>(std::move(y), {&x, &value}, other.loc);
 }
+
 inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
   return write(
       x, other, op, [&] { return overwritten(x, other); },
       [&](const View& b) { copy(x.elements(), b); });
 }
+
 inline const Tensor& Tensor::copy_(const Operand& other) const {
   return overwrite(*this, other, "copy_");
 }
+
 inline const Tensor& Tensor::fill_(Scalar value, Loc loc) const {
   return overwrite(*this, Operand(value, loc), "fill_");
 }
+
 inline const Tensor& Tensor::zero_(Loc loc) const {
   return overwrite(*this, Operand(0, loc), "zero_");
 }
-inline void Tensor::operator=(const Operand& value) && { copy_(value); }
+
+inline void Tensor::operator=(const Operand& value) && {
+  if (!defined())
+    fail({"=", value.loc}, {"there is no tensor to write into"},
+         {"a gradient is set with w.set_grad(g)"});
+  copy_(value);
+}
+
 inline Tensor& Tensor::operator+=(const Operand& other) & { return add_(other), *this; }
 inline Tensor& Tensor::operator-=(const Operand& other) & { return sub_(other), *this; }
 inline Tensor& Tensor::operator*=(const Operand& other) & { return mul_(other), *this; }
@@ -5536,6 +5791,7 @@ inline Tensor line_like(const TensorData& base, const Tensor& dy) {
     extent += (base.shape[i] - 1) * base.strides[i];
   return zeros({extent}, {.dtype = dy.dtype(), .device = dy.device()});
 }
+
 inline void rule::AsStrided::backward() {
   const Tensor view = saved('v'), base = saved('o');
   const TensorData &window = view.get(), &whole = base.get();
@@ -5547,6 +5803,7 @@ inline void rule::AsStrided::backward() {
       .copy_(fold_to(dy, once, {facts.name, Loc::unknown()}));
   give(0, window_of(line, whole.shape, whole.strides, 0));
 }
+
 inline void rule::WriteInto::backward() {
   const Tensor view = saved('v'), base = saved('o');
   const TensorData &window = view.get(), &whole = base.get();
@@ -5558,85 +5815,6 @@ inline void rule::WriteInto::backward() {
   if (!wants(0)) return;
   place.zero_();
   give(0, window_of(line, whole.shape, whole.strides, 0));
-}
-
-// ---- The same, as functions ---------------------------------------------------------------------
-
-inline Tensor neg(const Tensor& x, Loc loc = Loc::here()) { return x.neg(loc); }
-inline Tensor abs(const Tensor& x, Loc loc = Loc::here()) { return x.abs(loc); }
-inline Tensor sign(const Tensor& x, Loc loc = Loc::here()) { return x.sign(loc); }
-inline Tensor exp(const Tensor& x, Loc loc = Loc::here()) { return x.exp(loc); }
-inline Tensor log(const Tensor& x, Loc loc = Loc::here()) { return x.log(loc); }
-inline Tensor sqrt(const Tensor& x, Loc loc = Loc::here()) { return x.sqrt(loc); }
-inline Tensor square(const Tensor& x, Loc loc = Loc::here()) { return x.square(loc); }
-inline Tensor sin(const Tensor& x, Loc loc = Loc::here()) { return x.sin(loc); }
-inline Tensor cos(const Tensor& x, Loc loc = Loc::here()) { return x.cos(loc); }
-inline Tensor tanh(const Tensor& x, Loc loc = Loc::here()) { return x.tanh(loc); }
-inline Tensor sigmoid(const Tensor& x, Loc loc = Loc::here()) { return x.sigmoid(loc); }
-inline Tensor relu(const Tensor& x, Loc loc = Loc::here()) { return x.relu(loc); }
-inline Tensor maximum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
-  return a.maximum(b, loc);
-}
-inline Tensor minimum(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
-  return a.minimum(b, loc);
-}
-inline Tensor max(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
-  return a.maximum(b, loc);
-}
-inline Tensor min(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
-  return a.minimum(b, loc);
-}
-inline Tensor sum(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
-                  Loc loc = Loc::here()) {
-  return x.sum(axes, options, loc);
-}
-inline Tensor mean(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
-                   Loc loc = Loc::here()) {
-  return x.mean(axes, options, loc);
-}
-inline Tensor amax(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
-                   Loc loc = Loc::here()) {
-  return x.amax(axes, options, loc);
-}
-inline Tensor amin(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
-                   Loc loc = Loc::here()) {
-  return x.amin(axes, options, loc);
-}
-inline Tensor max(const Tensor& x, Loc loc = Loc::here()) { return x.max(loc); }
-inline Tensor min(const Tensor& x, Loc loc = Loc::here()) { return x.min(loc); }
-inline ValuesIndices max(const Tensor& x, Extent axis, ReduceOptions options = {},
-                         Loc loc = Loc::here()) {
-  return x.max(axis, options, loc);
-}
-inline ValuesIndices min(const Tensor& x, Extent axis, ReduceOptions options = {},
-                         Loc loc = Loc::here()) {
-  return x.min(axis, options, loc);
-}
-inline Tensor argmax(const Tensor& x, Extent axis, ReduceOptions options = {},
-                     Loc loc = Loc::here()) {
-  return x.argmax(axis, options, loc);
-}
-inline Tensor reshape(const Tensor& x, Shape shape, Loc loc = Loc::here()) {
-  return x.reshape(shape, loc);
-}
-inline Tensor flatten(const Tensor& x, Extent from = 0, Extent to = -1, Loc loc = Loc::here()) {
-  return x.flatten(from, to, loc);
-}
-inline Tensor transpose(const Tensor& x, Extent axis, Extent other, Loc loc = Loc::here()) {
-  return x.transpose(axis, other, loc);
-}
-inline Tensor permute(const Tensor& x, Dims axes, Loc loc = Loc::here()) {
-  return x.permute(axes, loc);
-}
-inline Tensor squeeze(const Tensor& x, Loc loc = Loc::here()) { return x.squeeze(loc); }
-inline Tensor squeeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
-  return x.squeeze(axis, loc);
-}
-inline Tensor unsqueeze(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
-  return x.unsqueeze(axis, loc);
-}
-inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc = Loc::here()) {
-  return x.gather(axis, index, loc);
 }
 
 // ================================================================================================
@@ -6038,12 +6216,15 @@ inline double& element(const Tensor& x, std::int64_t i) {
 inline double central_difference(const Function& f, const std::vector<Tensor>& inputs, double& x,
                                  double eps, Loc loc) {
   const NoGrad guard;
-  const double middle = x;
-  x = middle + eps;
+  struct Restored {  // also if f throws
+    double& x;
+    const double middle = x;
+    ~Restored() { x = middle; }
+  } restored{x};
+  x = restored.middle + eps;
   const double above = weighted_sum(f(inputs), loc).item();
-  x = middle - eps;
+  x = restored.middle - eps;
   const double below = weighted_sum(f(inputs), loc).item();
-  x = middle;
   return (above - below) / (2 * eps);
 }
 
@@ -6120,7 +6301,7 @@ inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
   const Quiet quiet;
   if ((gradient != gradient).sum().item() == 0) return;
   fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
-       {"its rule is ", node.facts().derivatives[static_cast<std::size_t>(std::min(slot, 2))]});
+       {"its rule is ", node.facts().derivative(slot)});
 }
 
 // ================================================================================================
@@ -6187,8 +6368,8 @@ void tell(Observer* watcher, void (Observer::*what)(Parameters...), Arguments&&.
 inline void tell_made(const Tensor& x, Loc loc) { tell(current.observer, &Observer::made, x, loc); }
 inline void tell_named(const Tensor& x) { tell(current.observer, &Observer::named, x); }
 inline void tell_let_go(const Tensor& x) { tell(current.observer, &Observer::let_go, x); }
-inline void tell_failed(const At& at, const std::string& text) {
-  tell(current.observer, &Observer::failed, at.op, text, line_of(at.loc));
+inline void tell_failed(Observer* watcher, const At& at, const std::string& text) {
+  tell(watcher, &Observer::failed, at.op, text, line_of(at.loc));
 }
 inline void tell_op(const Node* node, const Facts& facts, const Given& given, InputTensors inputs,
                     const Tensor& y, const Tensor* index, Loc loc) {

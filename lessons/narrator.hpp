@@ -286,7 +286,7 @@ class Narrator : public mt::Observer {
   // "dy · b = 1 × 3 = ": the rule, and the numbers in it when all of them are single ones. Only the
   // rule's value is left to be said.
   std::string reckoned(const mt::Node& node, int slot, const Told& told) const {
-    const char* formula = node.facts().derivatives[static_cast<std::size_t>(slot)];
+    const char* formula = node.facts().derivative(slot);
     if (told.is_box || formula == nullptr || *formula == '\0') return "";
     const auto dy = received_.find(told.output);
     words::Letters numbers = told.letters.numbers;
