@@ -753,15 +753,20 @@ class SceneMaker {
       look(stroke, Role::backward_edge);
   }
 
+  // "dy · b", or nothing where the formula is too long to stand beside a line.
+  std::string short_formula(const Stroke& stroke) const {
+    constexpr std::size_t longest = 9;
+    const OpFacts* facts = timeline_.facts(timeline_.op(stroke.op).op);
+    const auto slot = static_cast<std::size_t>(stroke.slot);
+    if (facts == nullptr || slot >= facts->derivatives.size()) return "";
+    const std::string formula = words::pretty(facts->derivatives[slot]);
+    return words::length(formula) <= longest ? formula : "";
+  }
+
   std::optional<Text> label_of(const Stroke& stroke) const {
     std::string text = timeline_.edge_numbers(cursor_, stroke.op, stroke.slot);
     if (view_.cover_gradients && !view_.uncovered.contains(stroke.from.id)) text = "?";
-    if (text.empty()) {
-      const OpFacts* facts = timeline_.facts(timeline_.op(stroke.op).op);
-      const auto slot = static_cast<std::size_t>(stroke.slot);
-      if (facts != nullptr && slot < facts->derivatives.size())
-        text = short_name(words::pretty(facts->derivatives[slot]));
-    }
+    if (text.empty()) text = short_formula(stroke);
     if (text.empty() || stroke.curve.size() < 4) return std::nullopt;
     // A long text is written smaller, so that it fits the room that a label has.
     const double whole = width_of(text, label_size);
