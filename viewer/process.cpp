@@ -22,8 +22,10 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "viewer/frames.hpp"
 #include "viewer/statistics.hpp"
@@ -38,14 +40,14 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds between_publications{33};
-constexpr milliseconds between_looks{
-    50};  // at whether the program has ended, while its pipe stays open
+constexpr milliseconds between_looks{50};       // at whether it has ended while its pipe stays open
 constexpr std::size_t most_printed = 16 << 20;  // bytes of text that a trace keeps
 
 // A pipe holds less. Whoever fills it again and again must have escaped from what was killed.
 constexpr ssize_t most_left_in_pipe = 4 << 20;
 
 // ---- Descriptors --------------------------------------------------------------------------------
+
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -196,6 +198,7 @@ std::optional<siginfo_t> ended(pid_t id, int options) {
 }
 
 // ---- How it ended -------------------------------------------------------------------------------
+
 std::string signal_words(int number) {
   switch (number) {
     case SIGSEGV:
@@ -275,8 +278,8 @@ class Collection {
 
   void add(Record&& record) {
     add_text();
+    if (!has_room()) return;
     if (auto* snapshot = std::get_if<Snapshot>(&record)) fit_into_budget(*snapshot);
-    if (std::holds_alternative<Event>(record) && !room_for_event()) return;
     keeper_.add(trace_, std::move(record));
     news_ = true;
   }
@@ -331,8 +334,8 @@ class Collection {
                                      snapshot.statistics.thumbnail.size() * sizeof(float));
   }
 
-  // Counts only now and then what the keeper has left of so many.
-  bool room_for_event() {
+  // Counts only now and then what the keeper has left of so many events.
+  bool has_room() {
     if (full_ || trace_.events.size() < count_at_) return !full_;
     std::size_t kept = 0;
     for (const auto& event : trace_.events) kept += event != nullptr;
@@ -359,6 +362,7 @@ class Collection {
 }  // namespace
 
 // ---- A run --------------------------------------------------------------------------------------
+
 struct Process::Run {
   Run(Command what, RunOptions how)
       : command(std::move(what)), options(std::move(how)), collected(options) {}
@@ -368,6 +372,13 @@ struct Process::Run {
   Ended run_program();
   std::optional<siginfo_t> follow(const Child& followed);
   void adopt(pid_t id);
+  struct Adopted {  // while it lives, a stop kills this child
+    Adopted(Run& r, pid_t id) : run(r) { run.adopt(id); }
+    ~Adopted() { run.adopt(0); }
+    Adopted(const Adopted&) = delete;
+    Adopted& operator=(const Adopted&) = delete;
+    Run& run;
+  };
   void take(std::string_view bytes);
   void take_message(std::string_view message);
   void print(std::string_view piece);
@@ -451,7 +462,7 @@ Ended Process::Run::run_program() {
 // and go on, and what it started may hold the pipe open when it is gone: neither is waited for in
 // the wrong place.
 std::optional<siginfo_t> Process::Run::follow(const Child& followed) {
-  adopt(followed.id());
+  const Adopted adopted(*this, followed.id());
   std::vector<char> buffer(1 << 18);
   auto read_once = [&] {
     ssize_t n = read_some(followed.output(), buffer.data(), buffer.size());
@@ -474,7 +485,6 @@ std::optional<siginfo_t> Process::Run::follow(const Child& followed) {
     publish(true);
     info = ended(followed.id(), 0);
   }
-  adopt(0);
   kill_all(followed.id());
   if (open) {  // what was written and is not yet read
     fcntl(followed.output(), F_SETFL, O_NONBLOCK);
@@ -483,7 +493,6 @@ std::optional<siginfo_t> Process::Run::follow(const Child& followed) {
   return info;
 }
 
-// From here on a stop kills this child; with 0, none.
 void Process::Run::adopt(pid_t id) {
   std::lock_guard lock(mutex);
   child = id;
@@ -540,6 +549,7 @@ void Process::Run::publish(bool now) {
 }
 
 // ---- The interface ------------------------------------------------------------------------------
+
 Process::Process(std::unique_ptr<Run> run) : run_(std::move(run)) {}
 
 std::unique_ptr<Process> Process::start(Command command, RunOptions options) {

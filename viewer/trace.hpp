@@ -87,6 +87,7 @@ struct Attributes {  // the plain numbers written in the code
 };
 
 // ---- Events -------------------------------------------------------------------------------------
+
 struct Made {
   Seen tensor;
 };
@@ -315,6 +316,7 @@ struct Trace {
 };
 
 // ---- The stream: the same bytes cross the pipe and stand in a trace file ------------------------
+
 using Record = std::variant<Event, Snapshot, OpFacts,
                             std::pair<std::string, std::string> /* source: path, text */>;
 
