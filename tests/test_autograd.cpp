@@ -628,6 +628,7 @@ TEST_CASE("losses added without detach keep their graphs, with it they do not") 
   double plain = 0;
   Tensor detached = tensor(0.0), kept = tensor(0.0);
   for (int i = 0; i < 10; ++i) plain += loss().item();
+  CHECK(plain == 10);
   CHECK(live_nodes() == 0);
   for (int i = 0; i < 10; ++i) detached = detached + loss().detach();
   CHECK(live_nodes() == 0);

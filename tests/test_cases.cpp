@@ -450,6 +450,7 @@ TEST_CASE("B104: a loss that is added up keeps its graph only where that was ask
     CHECK(live_nodes() == 5 * i);
     total = total + loss();
   }
+  CHECK(number == 1000);
   CHECK(live_nodes() == 5000);
   total = Tensor();
   CHECK(live_nodes() == 0);

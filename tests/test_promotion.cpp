@@ -115,7 +115,7 @@ TEST_CASE("comparisons are bools whatever they compare") {
   CHECK(table_of([](const auto& a, const auto& b) { return a == b; }) == bools);
   CHECK(table_of([](const auto& a, const auto& b) { return a != b; }) == bools);
   // A bool against 2 or 2.5 is refused: see test_errors.
-  for (std::size_t i : {3, 7}) bools[i] = "bbbbbbbb b!! b!!";
+  for (std::size_t i : {3u, 7u}) bools[i] = "bbbbbbbb b!! b!!";
   CHECK(table_of([](const auto& a, const auto& b) { return a < b; }) == bools);
   CHECK(table_of([](const auto& a, const auto& b) { return a >= b; }) == bools);
 }

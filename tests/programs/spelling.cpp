@@ -216,7 +216,46 @@ void printed() {
   EXPECT(text.str() == "tensor([1., 2.])[2, 3]float32boolcuda:1");
 }
 
+// The line that the error of f names, in this file.
+template <class F>
+int line_of_error(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const std::size_t at = text.find("spelling.cpp:");
+    return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + 13);
+  }
+  return 0;
+}
+
+void lines_of_errors() {
+  const Tensor a = tensor({1., 2.}), b = tensor({1., 2., 3.});
+  Tensor y;
+  // clang-format off
+  EXPECT(line_of_error([&] { y = a + b; }) == __LINE__);
+  EXPECT(line_of_error([&] { y = maximum(a, b); }) == __LINE__);
+  EXPECT(line_of_error([&] { y = a.matmul(b); }) == __LINE__);
+  EXPECT(line_of_error([&] { y = a[2]; }) == __LINE__);
+  EXPECT(line_of_error([&] { y = mse_loss(a, b); }) == __LINE__);
+  EXPECT(line_of_error([&] { y = zeros(2, -1); }) == __LINE__);
+  EXPECT(line_of_error([&] { a.add_(b); }) == __LINE__);
+  EXPECT(line_of_error([&] { y = a; y += b; }) == __LINE__);
+  EXPECT(line_of_error([&] { if (a > 1) y = a; }) == __LINE__);
+  EXPECT(line_of_error([&] { for (Tensor row : tensor(1.0)) y = row; }) == __LINE__);
+  EXPECT(line_of_error([&] { a.backward(); }) == __LINE__);
+  const int line = __LINE__;
+  const int found = line_of_error([&] {
+    y = a
+        +
+        b;
+  });
+  // clang-format on
+  EXPECT(found == line + 4);
+}
+
 int main() {
+  lines_of_errors();
   making_tensors();
   reductions();
   operators();
