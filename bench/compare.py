@@ -35,6 +35,29 @@ def build(folder):
     return programs
 
 
+SMALL_PROGRAM = """#include "minitensor.hpp"
+int main() {
+  auto x = mt::tensor(2.0, {.requires_grad = true});
+  auto z = x * x + x.pow(3);
+  z.backward();
+  std::cout << x.grad() << '\\n';
+}
+"""
+
+
+def compile_cost(folder):
+    """The processor time that a small program takes to compile, the best of three."""
+    source = folder / "small.cpp"
+    source.write_text(SMALL_PROGRAM)
+    command = ["g++", "-std=c++20", "-O2", f"-I{ROOT}", "-c", str(source), "-o", str(folder / "small.o")]
+    times = []
+    for _ in range(3):
+        before = os.times().children_user
+        subprocess.run(command, check=True)
+        times.append(os.times().children_user - before)
+    print(f"compile: {min(times):.1f} s of processor time for a small program, g++ -O2")
+
+
 def python_with(module):
     """A Python that has this module, or None. Debian's packages live in /usr/bin/python3."""
     for python in (sys.executable, "/usr/bin/python3"):
@@ -60,6 +83,7 @@ def main():
     rounds = arguments.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
         programs = build(pathlib.Path(folder))
+        compile_cost(pathlib.Path(folder))
         for module in ("torch", "numpy"):
             command = python_with(module)
             if command:

@@ -73,7 +73,8 @@ TEST_CASE("two files of one program can both include the header") {
   CHECK(shell::run((folder / "prog").string()).out == "4\n");
 }
 
-TEST_CASE("a small program costs at most 4 s and 400 MB to compile with g++ -O2") {
+// How long it takes is told here and by ./run bench: a time depends on what else the machine does.
+TEST_CASE("a small program costs at most 400 MB to compile with g++ -O2") {
   if (!is_there("g++")) return;
   shell::TemporaryFolder folder;
   shell::write_file(folder / "prog.cpp", program);
@@ -81,7 +82,6 @@ TEST_CASE("a small program costs at most 4 s and 400 MB to compile with g++ -O2"
   REQUIRE(compiled.exit_code == 0);
   std::cout << "compiled in " << compiled.seconds << " s with " << compiled.peak_megabytes
             << " MB\n";
-  CHECK(compiled.seconds < 4);
   CHECK(compiled.peak_megabytes < 400);
 }
 
