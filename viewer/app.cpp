@@ -196,6 +196,8 @@ void Window::take_mouse() {
       mouse_now_.at = event.at;
   }
   if (!mouse_.empty()) touched_ = true;
+  // Two clicks are four frames apart, however long a frame takes.
+  ImGui::GetIO().MouseDoubleClickTime = 0.3f + 4 * ImGui::GetIO().DeltaTime;
 #if IMGUI_VERSION_NUM < 18700
   ImGui::GetIO().MousePos = mouse_now_.at;
   ImGui::GetIO().MouseDown[0] = mouse_now_.down;
@@ -522,17 +524,15 @@ void App::play(double now) {
 // ---- What is drawn -------------------------------------------------------------------------------
 
 Shown App::shown() {
-  Shown shown{.options = options_,
-              .title = session_.title(),
-              .file = session_.name(),
-              .timeline = session_.timeline(),
-              .made_at = session_.made_at(),
-              .scene = scene_,
-              .status = session_.status(),
-              .running = session_.running(),
-              .failed = session_.failed(),
-              .notice = notice_};
-  return shown;
+  return Shown{.options = options_,
+               .title = session_.title(),
+               .file = session_.name(),
+               .timeline = session_.timeline(),
+               .made_at = session_.made_at(),
+               .scene = scene_,
+               .status = session_.status(),
+               .running = session_.running(),
+               .failed = session_.failed()};
 }
 
 void App::style(const Theme& theme, float scale) const {
@@ -646,15 +646,22 @@ bool App::picture_is_due(double now) {
   return still_ > 2 * frames_after_input;
 }
 
-// A word of the report: blanks would cut it in two.
+// A word of the report: blanks would cut it in two, and the first = ends its name.
 std::string word(std::string text) {
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\n'; }, '_');
+      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\n' || c == '='; }, '_');
   return text.empty() ? "none" : text;
 }
 
 std::string at(ImVec2 place) {
   return std::to_string(std::lround(place.x)) + "," + std::to_string(std::lround(place.y));
+}
+
+std::string name_of(const Timeline& timeline, Item item) {
+  if (item.kind == Item::Kind::tensor) return timeline.name(item.id);
+  if (item.kind == Item::Kind::op) return timeline.describe_op(static_cast<std::size_t>(item.id));
+  const ScopeOpens* scope = item.kind == Item::Kind::scope ? timeline.scope(item.id) : nullptr;
+  return scope == nullptr ? "" : scope->name;
 }
 
 void App::report(const Shown& shown) {
@@ -672,11 +679,7 @@ void App::report(const Shown& shown) {
   const bool somewhere = timeline.step(desk_.cursor) != nullptr;
   const bool backward = timeline.phase(desk_.cursor) == Phase::backward;
   say("phase", !somewhere ? "none" : backward ? "backward" : "forward");
-  const bool tensor = desk_.selected.kind == Item::Kind::tensor;
-  const bool op = desk_.selected.kind == Item::Kind::op;
-  say("selection", tensor ? timeline.name(desk_.selected.id)
-                   : op   ? timeline.describe_op(static_cast<std::size_t>(desk_.selected.id))
-                          : "");
+  say("selection", name_of(timeline, desk_.selected));
   flag("playing", desk_.playing);
   flag("covered", desk_.view.cover_gradients);
   flag("presenting", desk_.presenting);
@@ -687,11 +690,14 @@ void App::report(const Shown& shown) {
   say("notice", notice_);
   // Where things are, for a mouse: the middle of each box and lesson, the ends of the steps' bar.
   for (const Box& box : scene_->boxes)
-    if (box.item.kind == Item::Kind::tensor)
-      line += " box:" + word(timeline.name(box.item.id)) + "=" + at(canvas_.place_of(box));
+    if (const std::string name = name_of(timeline, box.item); !name.empty())
+      line += " box:" + word(name) + "=" + at(canvas_.place_of(box));
   for (std::size_t i = 0; i < options_.lessons.size() && !desk_.presenting; ++i)
     line += " lesson:" + options_.lessons[i].number + "=" + at(lessons_.place_of(i));
-  if (const ImVec2 stop = timeline_bar_.stop(); stop.x > 0) line += " stop=" + at(stop);
+  if (!desk_.presenting)
+    for (const auto& [name, place] : timeline_bar_.places())
+      line += std::string(" button:") + name + "=" + at(place);
+  line += " line=" + at(source_.place());
   const Frame bar = timeline_bar_.bar();
   line += " bar=" + at({bar.left, (bar.top + bar.bottom) / 2}) + "," +
           std::to_string(std::lround(bar.right));

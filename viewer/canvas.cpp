@@ -233,10 +233,19 @@ void Canvas::react(Frame frame, const Shown& shown, Desk& desk, bool clicked) {
     desk.view.uncovered.insert(box->item.id);
 }
 
+// Where the reader has zoomed in, a step brings what it is about into view.
+void Canvas::follow(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
+  if (desk.cursor == followed_) return;
+  followed_ = desk.cursor;
+  const Box* box = shown.scene->find(subject(shown.timeline, desk.cursor));
+  if (touched_ && box != nullptr) camera_.reveal(box->rect, world_frame(frame), paint.px(24));
+}
+
 void Canvas::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
   const Pane pane(paint, "graph", frame, paint.theme.canvas);
   const bool clicked = move(paint, frame, shown);
   react(frame, shown, desk, clicked);
+  follow(paint, frame, shown, desk);
   Brush(paint, camera_, desk, shown).scene(*shown.scene);
 }
 

@@ -24,7 +24,10 @@ class Canvas {
   bool move(const Paint& paint, Frame frame, const Shown& shown);  // whether that was a click
   void react(Frame frame, const Shown& shown, Desk& desk, bool clicked);
 
+  void follow(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+
   Camera camera_;
+  Cursor followed_;
   bool touched_ = false;
   Rect fitted_scene_, fitted_frame_;
   ImVec2 dragged_from_;  // where the hand took the graph

@@ -112,7 +112,6 @@ struct Shown {
   std::string status;  // "running", "finished", "crashed: SIGSEGV"
   bool running = false;
   bool failed = false;  // the status is bad news
-  std::string notice;   // what has just been done: "copied: ./run view 05 --step 13"
 
   Item inspected(const Desk& desk) const;  // what is selected, else what the step is about
   Line line_of(Item item) const;           // the source line that made it; number 0 if unknown

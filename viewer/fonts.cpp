@@ -348,7 +348,7 @@ void Fonts::draw(ImDrawList& list, Face face, float size, ImVec2 at, ImU32 color
   const float stretch = size * per_unit / static_cast<float>(drawn);  // 1 for all but large text
   const float left = at.x * per_unit;
   const float baseline = std::round(at.y * per_unit);
-  list.PushTextureID(reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(inside_->texture)));
+  list.PushTextureID(ImTextureID(std::uintptr_t{inside_->texture}));
   inside_->walk(face, drawn, text, [&](Source from, float pen) {
     const float x = left + pen * stretch;
     const float whole = std::floor(x + 0.5f / quarters);

@@ -227,21 +227,21 @@ class Inspector {
       statistics(value, color);
     } else if (value.count() == 1) {
       paint_.text({left_ + px(90), y_ + px(21)}, {Face::mono, size, color}, value.text(0));
-      if (!value.shape.empty()) point_at(0, {left_ + px(90), y_, right_, y_ + px(28)}, label);
+      if (!value.shape.empty()) point_at(0, {left_ + px(90), y_, right_, y_ + px(28)});
       y_ += px(30);
     } else {
-      many(value, color, label);
+      many(value, color);
     }
   }
 
   // Remembers that the pointer is on this element, and lights it up wherever it is shown.
-  bool point_at(std::size_t element, Frame cell, std::string_view) {
+  bool point_at(std::size_t element, Frame cell) {
     if (ImGui::IsWindowHovered() && cell.holds(ImGui::GetIO().MousePos))
       desk_.pointed.element = element;
     return desk_.pointed_before.element == element;
   }
 
-  void many(const Value& value, ImU32 color, std::string_view label) {
+  void many(const Value& value, ImU32 color) {
     Plane plane = plane_of(value);
     const auto count = static_cast<std::size_t>(value.count());
     if (count <= most_columns * most_rows) {
@@ -259,7 +259,7 @@ class Inspector {
         const float beside = left_ + px(90);
         const bool fits_beside = plane.columns <= room(beside);
         if (!fits_beside) y_ += px(24);
-        return grid(value, numbers, plane, fits_beside ? beside : left_, step, color, label);
+        return grid(value, numbers, plane, fits_beside ? beside : left_, step, color);
       }
     }
     y_ += px(28);
@@ -267,7 +267,7 @@ class Inspector {
   }
 
   void grid(const Value& value, const std::vector<std::string>& numbers, Plane plane, float left,
-            float step, ImU32 color, std::string_view label) {
+            float step, ImU32 color) {
     // A blank half line stands between the matrices of a tensor of higher rank.
     const std::size_t block = value.shape.size() > 2
                                   ? static_cast<std::size_t>(value.shape[value.shape.size() - 2])
@@ -280,7 +280,7 @@ class Inspector {
         if (i >= numbers.size()) break;
         const float x = left + step * static_cast<float>(column);
         const Frame cell{x - px(8), top, x + step - px(8), top + px(24)};
-        if (point_at(i, cell, label)) paint_.fill(cell, theme_.chosen, 4);
+        if (point_at(i, cell)) paint_.fill(cell, theme_.chosen, 4);
         paint_.text({x, top + px(17)}, {Face::mono, 14, color}, numbers[i]);
       }
       top += px(24);

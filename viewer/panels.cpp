@@ -275,6 +275,7 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
                                        : Item{Item::Kind::tensor, op.outputs.front().tensor};
   }
   const bool now = line == now_;
+  if (now) place_ = {row.left + paint.px(120), (row.top + row.bottom) / 2};
   if (now)
     paint.fill(row, paint.theme.source_now);
   else if (line == linked_ || press.hovered)
@@ -456,19 +457,24 @@ void TimelineBar::episodes(const Paint& paint, Frame bar, const Timeline& timeli
 
 void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Desk& desk) {
   struct Button {
+    const char* name;
     const char* words;
     Act act;
   };
-  const std::array<Button, 5> all{{{"|<", Act::first},
-                                   {"<", Act::previous},
-                                   {desk.playing ? "pause" : "play", Act::play},
-                                   {">", Act::next},
-                                   {">|", Act::last}}};
+  const std::array<Button, 5> all{{{"first", "|<", Act::first},
+                                   {"previous", "<", Act::previous},
+                                   {"play", desk.playing ? "pause" : "play", Act::play},
+                                   {"next", ">", Act::next},
+                                   {"last", ">|", Act::last}}};
+  places_.clear();
+  const auto button = [&](const Button& one, float left, float width) {
+    const Frame place{left, row.top, left + width, row.bottom};
+    places_.emplace_back(one.name, ImVec2{place.middle(), (place.top + place.bottom) / 2});
+    if (paint.button(one.name, place, one.words)) desk.asked.push_back(one.act);
+  };
   float x = row.left;
   for (const Button& one : all) {
-    const std::string name = "act" + std::to_string(static_cast<int>(one.act));
-    if (paint.button(name.c_str(), {x, row.top, x + paint.px(50), row.bottom}, one.words))
-      desk.asked.push_back(one.act);
+    button(one, x, paint.px(50));
     x += paint.px(58);
   }
   x += paint.px(20);
@@ -488,11 +494,8 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   x += paint.text({x, base}, ink, episode) + paint.px(20);
 
   float right = row.right;
-  stop_ = {};
   if (shown.running) {
-    const Frame place{right - paint.px(58), row.top, right, row.bottom};
-    stop_ = {place.middle(), (place.top + place.bottom) / 2};
-    if (paint.button("stop", place, "Stop")) desk.asked.push_back(Act::stop);
+    button({"stop", "Stop", Act::stop}, right - paint.px(58), paint.px(58));
     right -= paint.px(70);
   }
   const Ink state{Face::sans, 12, shown.failed ? paint.theme.warning : paint.theme.faint};

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "viewer/desk.hpp"
@@ -44,6 +45,7 @@ class OutputPane {
 class SourcePane {
  public:
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
+  ImVec2 place() const { return place_; }  // of the line of this step on the screen, for tests
 
  private:
   void split(const std::string& text);
@@ -52,8 +54,9 @@ class SourcePane {
   std::string path_;
   std::size_t length_ = 0;  // of the text that was split
   std::vector<std::string> lines_;
-  Line now_, linked_;    // of the step; of what is pointed at or selected
-  Line revealed_;        // the line that was last scrolled to
+  Line now_, linked_;  // of the step; of what is pointed at or selected
+  Line revealed_;      // the line that was last scrolled to
+  ImVec2 place_;
   float name_left_ = 0;  // where the file's name begins
 };
 
@@ -61,9 +64,10 @@ class TimelineBar {
  public:
   static float height(const Shown& shown);  // in points
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
-  // For tests: the bar from step 0 to the last one, and the middle of the Stop button (0: none).
+  // For tests: the bar from step 0 to the last one, and where the buttons are.
+  using Places = std::vector<std::pair<const char*, ImVec2>>;
   Frame bar() const { return bar_; }
-  ImVec2 stop() const { return stop_; }
+  const Places& places() const { return places_; }
 
  private:
   void read_phases(const Timeline& timeline, int episode);
@@ -75,7 +79,7 @@ class TimelineBar {
   float tick(std::size_t number) const;  // its x
 
   Frame bar_;
-  ImVec2 stop_;
+  Places places_;
   int episode_ = 0;
   std::size_t read_ = 0;       // positions of the run that were read
   std::vector<Phase> phases_;  // of the numbered steps of the episode: [0] is step 1

@@ -69,9 +69,12 @@ class Viewer:
         return dict(word.split("=", 1) for word in lines[-1].split()) if lines else {}
 
     def wait(self, _what="", **wanted):
-        """Waits until the report says all of this. A value may be a function that judges the word."""
+        """Waits until the report says all of this. A value may be a function that judges
+        the word, or None: then the report must not have it."""
         def fits(state, name, value):
             word = state.get(name)
+            if value is None:
+                return word is None
             return word is not None and (value(word) if callable(value) else word == str(value))
 
         limit = time.monotonic() + PATIENCE
@@ -220,6 +223,32 @@ def switches_the_lesson(open_viewer):
     viewer.wait(lesson="04_computation_graph", step=1)
 
 
+def buttons_do_what_keys_do(open_viewer):
+    viewer = open_viewer("05", "--step", "5")
+    state = viewer.wait(step=5, running=0)
+    for button, step in (("next", 6), ("previous", 5), ("last", 18), ("first", 0)):
+        viewer.click(place(state["button:" + button]))
+        viewer.wait(step=step)
+    viewer.click(place(state["button:play"]))
+    viewer.wait(playing=1)
+    viewer.click(place(state["button:play"]))
+    viewer.wait(playing=0)
+
+
+def a_line_of_the_source_selects_its_result(open_viewer):
+    viewer = open_viewer("05", "--step", "13")
+    x, y = place(viewer.wait(step=13, running=0)["line"])
+    viewer.click([x, y + 26])  # below c = x * y stands s = a + b
+    viewer.wait(selection="s")
+
+
+def a_double_click_opens_a_box(open_viewer):
+    viewer = open_viewer("13", "--episode", "2", "--step", "4")
+    viewer.wait(running=0, episode=2)
+    viewer.click(viewer.box("mse_loss"), times=2)
+    viewer.wait("what is inside the box", **{"box:mse_loss": None, "box:guess_-_y": bool})
+
+
 def exports_a_figure_of_this_step(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     viewer.wait(step=13, running=0)
@@ -321,10 +350,10 @@ def stops_a_program_that_never_ends(open_viewer):
     path.write_text(PROGRAM % "for (;;) {}")
     viewer = open_viewer(str(path))
     state = viewer.wait("the endless loop", status="running", of=lambda word: int(word) >= 3,
-                        stop=bool)
+                        **{"button:stop": bool})
     viewer.key("Home")  # the window answers while the program runs
     viewer.wait(step=0, running=1)
-    viewer.click(place(state["stop"]))
+    viewer.click(place(state["button:stop"]))
     viewer.wait(running=0, status="stopped")
 
 
