@@ -242,13 +242,6 @@ def a_line_of_the_source_selects_its_result(open_viewer):
     viewer.wait(selection="s")
 
 
-def a_double_click_opens_a_box(open_viewer):
-    viewer = open_viewer("13", "--episode", "2", "--step", "4")
-    viewer.wait(running=0, episode=2)
-    viewer.click(viewer.box("mse_loss"), times=2)
-    viewer.wait("what is inside the box", **{"box:mse_loss": None, "box:guess_-_y": bool})
-
-
 def exports_a_figure_of_this_step(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     viewer.wait(step=13, running=0)
