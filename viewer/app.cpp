@@ -691,7 +691,10 @@ void App::report(const Shown& shown) {
   // Where things are, for a mouse: the middle of each box and lesson, the ends of the steps' bar.
   for (const Box& box : scene_->boxes)
     if (const std::string name = name_of(timeline, box.item); !name.empty())
-      line += " box:" + word(name) + "=" + at(canvas_.place_of(box));
+      line += " box:" + word(name) + "=" + at(canvas_.place_of(box.rect.center()));
+  for (const Box& box : scene_->scopes)  // an open one: on its upper rim, where no other box is
+    line += " scope:" + word(name_of(timeline, box.item)) + "=" +
+            at(canvas_.place_of({box.rect.center().x, box.rect.y + 5}));
   for (std::size_t i = 0; i < options_.lessons.size() && !desk_.presenting; ++i)
     line += " lesson:" + options_.lessons[i].number + "=" + at(lessons_.place_of(i));
   if (!desk_.presenting)

@@ -181,14 +181,14 @@ class Brush {
 
 }  // namespace
 
-ImVec2 Canvas::place_of(const Box& box) const {
-  const Point middle = camera_.to_screen(box.rect.center());
-  return {static_cast<float>(middle.x), static_cast<float>(middle.y)};
+ImVec2 Canvas::place_of(Point point) const {
+  const Point place = camera_.to_screen(point);
+  return {static_cast<float>(place.x), static_cast<float>(place.y)};
 }
 
-bool Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
+Paint::Press Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
   const ImGuiIO& io = ImGui::GetIO();
-  const Paint::Press ground = Paint::press("canvas", frame);
+  Paint::Press ground = Paint::press("canvas", frame);
   if (ground.begun) {
     dragged_ = 0;
     dragged_from_ = io.MousePos;
@@ -212,12 +212,13 @@ bool Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
     fitted_scene_ = shown.scene->bounds;
     fitted_frame_ = room;
   }
-  return ground.clicked && dragged_ <= click_slack;
+  if (dragged_ > click_slack) ground.clicked = false;
+  return ground;
 }
 
-void Canvas::react(Frame frame, const Shown& shown, Desk& desk, bool clicked) {
+void Canvas::react(const Shown& shown, Desk& desk, Paint::Press ground) {
   const ImGuiIO& io = ImGui::GetIO();
-  if (!ImGui::IsWindowHovered() || !frame.holds(io.MousePos)) return;
+  if (!ground.hovered) return;
   const Box* box = shown.scene->hit(camera_.to_world({io.MousePos.x, io.MousePos.y}));
   if (box != nullptr) {
     desk.pointed.item = box->item;
@@ -227,7 +228,7 @@ void Canvas::react(Frame frame, const Shown& shown, Desk& desk, bool clicked) {
     if (desk.view.toggled.erase(box->item.id) == 0) desk.view.toggled.insert(box->item.id);
     return;
   }
-  if (!clicked) return;
+  if (!ground.clicked) return;
   desk.selected = box == nullptr ? Item{} : box->item;
   if (desk.view.cover_gradients && box != nullptr && box->item.kind == Item::Kind::tensor)
     desk.view.uncovered.insert(box->item.id);
@@ -243,8 +244,7 @@ void Canvas::follow(const Paint& paint, Frame frame, const Shown& shown, const D
 
 void Canvas::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
   const Pane pane(paint, "graph", frame, paint.theme.canvas);
-  const bool clicked = move(paint, frame, shown);
-  react(frame, shown, desk, clicked);
+  react(shown, desk, move(paint, frame, shown));
   follow(paint, frame, shown, desk);
   Brush(paint, camera_, desk, shown).scene(*shown.scene);
 }

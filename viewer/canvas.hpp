@@ -17,13 +17,13 @@ class Canvas {
     fitted_scene_ = {};
   }
 
-  // Where a box is on the screen; for tests that click on it.
-  ImVec2 place_of(const Box& box) const;
+  // Where a point of the graph is on the screen; for tests that click on it.
+  ImVec2 place_of(Point point) const;
 
  private:
-  bool move(const Paint& paint, Frame frame, const Shown& shown);  // whether that was a click
-  void react(Frame frame, const Shown& shown, Desk& desk, bool clicked);
-
+  // Answers what the mouse did on the ground; a drag is no click.
+  Paint::Press move(const Paint& paint, Frame frame, const Shown& shown);
+  void react(const Shown& shown, Desk& desk, Paint::Press ground);
   void follow(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
 
   Camera camera_;

@@ -547,11 +547,11 @@ class Inspector {
     if (rows == 0) note("nothing in this episode");
   }
 
-  // "a = x.pow(2)   line 12", as the source has it; a click selects the operation.
-  void op_row(std::size_t op) {
+  // "a = x.pow(2)   line 12", as the source has it, or "a = x²"; a click selects the operation.
+  void op_row(std::size_t op, bool as_in_source = true) {
     const Line line = timeline_.line_of(op);
     std::string words(statement(source_line(timeline_.trace(), line)));
-    if (words.empty()) words = timeline_.describe_op(op);
+    if (words.empty() || !as_in_source) words = timeline_.describe_op(op);
     const Frame row{left_ - px(4), y_, right_, y_ + px(24)};
     ImGui::PushID(static_cast<int>(op));
     const Paint::Press pressed = Paint::press("use", row);
@@ -671,7 +671,7 @@ class Inspector {
     for (const std::size_t op : timeline_.graph(desk_.cursor.episode).ops) {
       const std::vector<Id> around = timeline_.scopes_around(op);
       if (std::find(around.begin(), around.end(), id) == around.end()) continue;
-      if (++rows <= 20) op_row(op);
+      if (++rows <= 20) op_row(op, false);  // all of them stand on the line of the box
     }
     if (rows > 20) note("and " + std::to_string(rows - 20) + " more");
   }

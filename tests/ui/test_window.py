@@ -242,6 +242,16 @@ def a_line_of_the_source_selects_its_result(open_viewer):
     viewer.wait(selection="s")
 
 
+def a_double_click_opens_a_box_and_closes_it(open_viewer):
+    viewer = open_viewer("13", "--episode", "2", "--step", "4")
+    viewer.wait(running=0, episode=2)
+    viewer.click(viewer.box("mse_loss"), times=2)
+    state = viewer.wait("what is inside the box", **{"box:mse_loss": None, "box:guess_-_y": bool,
+                                                             "scope:mse_loss": bool})
+    viewer.click(place(state["scope:mse_loss"]), times=2)
+    viewer.wait("the box to close", **{"box:mse_loss": bool, "box:guess_-_y": None})
+
+
 def exports_a_figure_of_this_step(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     viewer.wait(step=13, running=0)
