@@ -107,6 +107,12 @@
 
 namespace minitensor {
 
+// What counts as a number in a call. Letters do not: 'a' is no size.
+template <class T>
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, char>;
+template <class T>
+concept Integer = Number<T> && std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
 // ================================================================================================
 // 1. When things go wrong
 // ================================================================================================
@@ -155,13 +161,9 @@ struct At {
 
 // A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
 // append it, so that the place where an error is thrown costs next to nothing.
-inline void append(std::string& to, const std::string& text) { to += text; }
 inline void append(std::string& to, std::string_view text) { to += text; }
-inline void append(std::string& to, const char* text) { to += text; }
 inline void append(std::string& to, char letter) { to += letter; }
 inline void append(std::string& to, std::int64_t number) { to += std::to_string(number); }
-inline void append(std::string& to, std::size_t number) { to += std::to_string(number); }
-inline void append(std::string& to, int number) { to += std::to_string(number); }
 inline void append(std::string& to, double number) {
   char text[32];
   to.append(text,
@@ -169,21 +171,27 @@ inline void append(std::string& to, double number) {
 }
 class Word {
  public:
-  Word(const char* text) : thing_(text), append_(nullptr) {}
+  Word(const char* text) : thing_(text) {}
+  template <Integer T>
+  Word(T number) : number_(static_cast<std::int64_t>(number)) {}
   template <class T>
+    requires(!Integer<T>)
   Word(const T& thing)
       : thing_(&thing),
         append_([](std::string& to, const void* it) { append(to, *static_cast<const T*>(it)); }) {}
   void append_to(std::string& to) const {
     if (append_)
       append_(to, thing_);
-    else
+    else if (thing_)
       to += static_cast<const char*>(thing_);
+    else
+      append(to, number_);
   }
 
  private:
-  const void* thing_;
-  void (*append_)(std::string& to, const void* thing);
+  const void* thing_ = nullptr;
+  void (*append_)(std::string& to, const void* thing) = nullptr;
+  std::int64_t number_ = 0;
 };
 using Words = std::initializer_list<Word>;
 
@@ -192,11 +200,6 @@ using Words = std::initializer_list<Word>;
 // ================================================================================================
 // 2. Shapes and types
 // ================================================================================================
-
-template <class T>
-concept Integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
-template <class T>
-concept Number = std::is_arithmetic_v<T>;
 
 [[noreturn]] inline void fail_no_axis(int axis, int count) {
   throw Error("a shape with " + std::to_string(count) + " axes has no axis " +
@@ -210,16 +213,10 @@ class Shape {
  public:
   static constexpr int capacity = 8;
 
-  constexpr Shape() : count_(0) {}
+  constexpr Shape() = default;
   template <Integer... T>
   constexpr Shape(T... sizes) : count_(sizeof...(T)), items_{static_cast<std::int64_t>(sizes)...} {
     static_assert(sizeof...(T) <= capacity, "a tensor has at most 8 dimensions");
-  }
-  constexpr Shape(const Shape& other) : count_(other.count_) { copy_items(other); }
-  constexpr Shape& operator=(const Shape& other) {
-    count_ = other.count_;
-    copy_items(other);
-    return *this;
   }
   static constexpr Shape filled(int count, std::int64_t value) {
     Shape s;
@@ -276,22 +273,25 @@ class Shape {
     if (at < 0 || at >= count_) fail_no_axis(i, count_);
     return at;
   }
-  constexpr void copy_items(const Shape& other) {
-    for (int i = 0; i < other.count_; ++i) items_[i] = other.items_[i];
-  }
-  int count_;
-  std::int64_t items_[capacity];
+  int count_ = 0;
+  std::int64_t items_[capacity] = {};
 };
 using Dims = Shape;  // a choice of axes; where it may be left out, {} means all of them
 
 // "[2, 3]"
-inline std::string to_string(const Shape& shape) {
-  std::string s = "[";
-  for (int i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
-  return s + "]";
+inline void append(std::string& to, const Shape& shape) {
+  to += '[';
+  for (int i = 0; i < shape.size(); ++i) {
+    if (i > 0) to += ", ";
+    append(to, shape[i]);
+  }
+  to += ']';
 }
-
-inline void append(std::string& to, const Shape& shape) { to += to_string(shape); }
+inline std::string to_string(const Shape& shape) {
+  std::string text;
+  append(text, shape);
+  return text;
+}
 
 // The strides of a dense tensor: the last axis is contiguous, each earlier one steps over the rest.
 // [2, 3, 4] -> [12, 4, 1]
@@ -365,7 +365,7 @@ inline const char* name_of(DType t) {
   return names[static_cast<int>(t)];
 }
 inline void append(std::string& to, DType t) { to += name_of(t); }
-template <class T>
+template <class T>  // int, say, is a kind of int64
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>)
     return boolean;
@@ -374,6 +374,12 @@ constexpr DType dtype_of() {
   else
     return sizeof(T) > sizeof(float) ? float64 : float32;
 }
+
+template <DType t>
+using TypeOf = std::conditional_t<
+    t == float32, float,
+    std::conditional_t<t == float64, double,
+                       std::conditional_t<t == int64, std::int64_t, bool>>>;
 
 // Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
 // a compile-time one.
@@ -412,7 +418,7 @@ class Scalar {
     else if constexpr (std::is_same_v<T, bool>)
       return real_ != 0;
     else
-      return whole();
+      return static_cast<T>(whole());
   }
 
  private:
@@ -1286,6 +1292,11 @@ T* Tensor::data() const {
   return reinterpret_cast<T*>(elements().data);
 }
 
+// The first element of a view of the processor's memory.
+inline Scalar first_of(const View& view) {
+  return with_type(view.dtype,
+                   [&](auto t) { return Scalar(*reinterpret_cast<decltype(t)*>(view.data)); });
+}
 // The elements in row-major order, as plain memory of the dtype asked for, on the processor.
 inline Tensor dense_copy(const Tensor& x, DType dtype) {
   Tensor y = fresh(x.shape(), dtype);
@@ -1294,14 +1305,10 @@ inline Tensor dense_copy(const Tensor& x, DType dtype) {
 }
 template <class T>
 std::vector<T> Tensor::to_vector() const {
+  using Element = TypeOf<dtype_of<T>()>;
   const Tensor dense = dense_copy(*this, dtype_of<T>());
-  std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(numel()));
-  with_type(dense.dtype(), [&](auto zero) {
-    const auto* from = reinterpret_cast<const decltype(zero)*>(dense.elements().data);
-    for (std::int64_t i = 0; i < numel(); ++i) values.push_back(static_cast<T>(from[i]));
-  });
-  return values;
+  const auto* first = reinterpret_cast<const Element*>(dense.elements().data);
+  return std::vector<T>(first, first + numel());
 }
 template <Number T>
 Tensor::operator T() const {
@@ -1312,7 +1319,7 @@ T Tensor::item(Loc loc) const {
   if (numel() != 1)
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
          {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
-  return to_vector<T>()[0];
+  return device() == minitensor::cpu ? first_of(elements()).to<T>() : cpu().item<T>(loc);
 }
 
 inline const Tensor& Tensor::named(const std::string& name) const& {
@@ -1383,33 +1390,30 @@ inline std::vector<std::int64_t> shown_indices(std::int64_t size, bool shorten) 
 }
 
 // Reads the shown elements from `axis` inwards, in the order in which they are printed.
-template <class T>
-void read_shown(const View& view, bool shorten, int axis, const T* at, std::vector<T>& numbers) {
-  if (axis == view.shape.size()) return numbers.push_back(*at);
-  for (std::int64_t i : shown_indices(view.shape[axis], shorten))
-    if (i != gap) read_shown(view, shorten, axis + 1, at + i * view.strides[axis], numbers);
+inline void read_shown(const View& view, bool shorten, int axis, std::vector<Scalar>& numbers) {
+  if (axis == view.shape.size()) return numbers.push_back(first_of(view));
+  View slice = view;
+  for (std::int64_t i : shown_indices(view.shape[axis], shorten)) {
+    slice.data = view.data + i * view.strides[axis] * bytes_of(view.dtype);
+    if (i != gap) read_shown(slice, shorten, axis + 1, numbers);
+  }
 }
 
 // The style that all numbers of a tensor share: 7 (and True), 7., 7.1250 or 7.1250e+00.
 enum class Style { plain, whole, fixed, scientific };
 
 // Zero, infinity and NaN look the same in every style, so they do not take part in choosing it.
-template <class T>
-bool has_a_say(T x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return x != 0 && std::isfinite(x);
-  else
-    return true;
+inline bool has_a_say(const Scalar& x) {
+  return !is_floating(x.dtype()) || (x.real() != 0 && std::isfinite(x.real()));
 }
 
 // Floats without a fraction are written so. A wide range, or one far from 1, is scientific.
-template <class T>
-Style choose_style(const std::vector<T>& numbers) {
-  if (!std::is_floating_point_v<T>) return Style::plain;
+inline Style choose_style(const std::vector<Scalar>& numbers) {
   double smallest = std::numeric_limits<double>::infinity(), largest = 0;
   bool whole = true;
-  for (T number : numbers) {
-    const double size = std::abs(static_cast<double>(number));
+  for (const Scalar& number : numbers) {
+    if (!is_floating(number.dtype())) return Style::plain;
+    const double size = std::abs(number.real());
     if (!has_a_say(number)) continue;
     smallest = std::min(smallest, size);
     largest = std::max(largest, size);
@@ -1420,22 +1424,19 @@ Style choose_style(const std::vector<T>& numbers) {
   return whole ? Style::whole : Style::fixed;
 }
 
-template <class T>
-std::string number_text(T x, Style style) {
-  if constexpr (std::is_same_v<T, bool>)
-    return x ? "True" : "False";
-  else if constexpr (std::is_integral_v<T>)
-    return std::to_string(x);
-  else {
-    if (std::isnan(x)) return "nan";  // without its sign, which means nothing
-    if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-    const auto format =
-        style == Style::scientific ? std::chars_format::scientific : std::chars_format::fixed;
-    const bool whole = style == Style::whole;
-    char text[32];  // to_chars, because printf asks the locale for its decimal point
-    const auto end = std::to_chars(text, text + sizeof text, double{x}, format, whole ? 0 : 4);
-    return std::string(text, end.ptr) + (whole ? "." : "");
-  }
+inline std::string number_text(const Scalar& number, Style style) {
+  if (number.dtype() == boolean) return number.whole() ? "True" : "False";
+  if (number.dtype() == int64) return std::to_string(number.whole());
+  const double x = number.real();
+  if (std::isnan(x)) return "nan";  // without its sign, which means nothing
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  const auto format =
+      style == Style::scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  const bool whole = style == Style::whole;
+  char text[32];  // to_chars, because printf asks the locale for its decimal point
+  char* end = std::to_chars(text, text + sizeof text, x, format, whole ? 0 : 4).ptr;
+  if (whole) *end++ = '.';
+  return std::string(text, end);
 }
 
 // The numbers as words, filled up with spaces to one width so that columns align. Zeros, infinities
@@ -1444,11 +1445,10 @@ struct Words {
   std::vector<std::string> list;
   std::size_t width = 1, next = 0;
 };
-template <class T>
-Words write_numbers(const std::vector<T>& numbers) {
+inline Words write_numbers(const std::vector<Scalar>& numbers) {
   const Style style = choose_style(numbers);
   Words words;
-  for (T number : numbers) {
+  for (const Scalar& number : numbers) {
     words.list.push_back(number_text(number, style));
     if (has_a_say(number)) words.width = std::max(words.width, words.list.back().size());
   }
@@ -1496,14 +1496,15 @@ inline std::string print_elements(const View& view, const std::string& history =
                                   const std::string& device = "") {
   const bool empty = view.shape.numel() == 0;
   const bool shorten = view.shape.numel() > 1000;
-  const std::string elements = with_type(view.dtype, [&](auto zero) -> std::string {
-    using T = decltype(zero);
-    if (empty) return "[]";
-    std::vector<T> numbers;
-    printing::read_shown(view, shorten, 0, reinterpret_cast<const T*>(view.data), numbers);
+  std::string text = "tensor(";
+  if (empty) {
+    text += "[]";
+  } else {
+    std::vector<Scalar> numbers;
+    printing::read_shown(view, shorten, 0, numbers);
     printing::Words words = printing::write_numbers(numbers);
-    return printing::lay_out(view.shape, shorten, 0, words);
-  });
+    text += printing::lay_out(view.shape, shorten, 0, words);
+  }
 
   std::vector<std::string> remarks;
   if (!device.empty()) remarks.push_back("device='" + device + "'");
@@ -1515,7 +1516,7 @@ inline std::string print_elements(const View& view, const std::string& history =
   if (view.dtype == float64 || (empty && view.dtype != float32))
     remarks.push_back(std::string("dtype=") + name_of(view.dtype));
   if (!history.empty()) remarks.push_back(history);
-  return printing::add_remarks("tensor(" + elements, remarks);
+  return printing::add_remarks(std::move(text), remarks);
 }
 
 // The text that PyTorch prints.
@@ -3002,30 +3003,36 @@ inline void scatter_add(const View& y, const View& a, const View& index, int axi
 template <class T, int n>
 class Few {
  public:
+  Few() = default;
+  ~Few() {
+    if (items_ != first_) delete[] items_;
+  }
+  Few(const Few&) = delete;
+  Few& operator=(const Few&) = delete;
+
   int size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  T& operator[](int i) { return i < n ? first_[i] : more_[static_cast<std::size_t>(i - n)]; }
-  const T& operator[](int i) const {
-    return i < n ? first_[i] : more_[static_cast<std::size_t>(i - n)];
-  }
-  T& back() { return (*this)[count_ - 1]; }
-  void push_back(T item) {
-    if (count_ < n)
-      first_[count_] = std::move(item);
-    else
-      more_.push_back(std::move(item));
-    ++count_;
+  T& operator[](int i) { return items_[i]; }
+  const T& operator[](int i) const { return items_[i]; }
+  T& add() {  // one more, to be filled in
+    if (count_ == room_) grow();
+    return items_[count_++];
   }
   void clear() {
-    for (int i = 0; i < count_ && i < n; ++i) first_[i] = T();
-    more_.clear();
-    count_ = 0;
+    while (count_ > 0) items_[--count_] = T();
   }
 
  private:
-  int count_ = 0;
+  void grow() {
+    T* const more = new T[static_cast<std::size_t>(2 * room_)];
+    for (int i = 0; i < count_; ++i) more[i] = std::move(items_[i]);
+    if (items_ != first_) delete[] items_;
+    items_ = more;
+    room_ *= 2;
+  }
+  int count_ = 0, room_ = n;
   T first_[n];
-  std::vector<T> more_;
+  T* items_ = first_;
 };
 
 // The facts of an operation: what a reader, the viewer, the documentation and the tests need to
@@ -3186,8 +3193,12 @@ inline Tensor alias_of(const Tensor& x) {
 }
 
 inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = false) {
-  const bool leaf = x.get().requires_grad;  // it has no node, so keeping it makes no circle
-  node.saved.push_back({letter, leaf ? x : alias_of(x), x.version(), geometry_only});
+  Saved& kept = node.saved.add();
+  kept.letter = letter;
+  // A leaf has no node, so keeping it makes no circle.
+  kept.tensor = x.get().requires_grad ? x : alias_of(x);
+  kept.version = x.version();
+  kept.geometry_only = geometry_only;
 }
 
 // Gives a tensor its node. A gradient that is retained is from now on that of the new node.
@@ -3209,13 +3220,13 @@ inline void attach_node(const Recipe& recipe, Tensor& y, InputTensors inputs, Lo
   unsigned needed_letters = 0;  // a bit each, in the order of `letters`
   for (const Tensor* input : inputs) {
     const TensorData& x = input->get();
-    Input in{{}, x.id, x.dtype, x.device, x.shape};
+    Input& in = node->inputs.add();
+    in.id = x.id, in.dtype = x.dtype, in.device = x.device, in.shape = x.shape;
     if (Node* made_by = input->node())
       in.from.node = Ref<Node>(made_by);
     else if (x.requires_grad)
       in.from.leaf = input->handle();
-    if (in.from.wanted()) needed_letters |= recipe.needs_for(node->inputs.size());
-    node->inputs.push_back(std::move(in));
+    if (in.from.wanted()) needed_letters |= recipe.needs_for(node->inputs.size() - 1);
   }
   for (int i = 0; i < 3 && i < static_cast<int>(inputs.size()); ++i)
     if (needed_letters >> i & 1)
@@ -3497,38 +3508,37 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
   find_needed();
 }
 
-// Every node that the roots depend on, by falling number, and then the leaves. The walk keeps its
-// own list of what to look at next: the call stack would not be deep enough for a million nodes.
+// Every node that the roots depend on, by falling number, and then the leaves. What is found waits
+// in a list for its turn: the call stack would not be deep enough for a million nodes.
 inline void Pass::collect() {
   const auto pass = static_cast<std::uint64_t>(number_);
-  std::vector<Node*> open, nodes;
-  std::vector<TensorData*> leaves;
+  struct Found {
+    Id id;
+    Node* node;
+    TensorData* leaf;
+  };
+  std::vector<Found> nodes, leaves;
   auto meet = [&](Node* node, TensorData* leaf) {
-    if (node && std::exchange(node->mark, pass) != pass) open.push_back(node);
-    if (leaf && std::exchange(leaf->mark, pass) != pass) leaves.push_back(leaf);
+    if (node && std::exchange(node->mark, pass) != pass) nodes.push_back({node->id(), node, leaf});
+    if (leaf && std::exchange(leaf->mark, pass) != pass) leaves.push_back({leaf->id, node, leaf});
   };
   for (const Tensor& root : roots_) {
     Node* node = root.node();
     if (node) root_nodes_.push_back(Ref<Node>(node));
     meet(node, node ? nullptr : root.handle().get());
   }
-  while (!open.empty()) {
-    Node* node = open.back();
-    open.pop_back();
-    nodes.push_back(node);
-    for (int slot = 0; slot < node->inputs.size(); ++slot) {
-      const Edge& from = node->inputs[slot].from;
-      meet(from.node.get(), from.leaf.get());
-    }
+  for (std::size_t next = 0; next < nodes.size(); ++next) {
+    const Node& node = *nodes[next].node;
+    for (int slot = 0; slot < node.inputs.size(); ++slot)
+      meet(node.inputs[slot].from.node.get(), node.inputs[slot].from.leaf.get());
   }
-  auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
-  if (!std::is_sorted(nodes.begin(), nodes.end(), later))  // a chain is met in order already
-    std::sort(nodes.begin(), nodes.end(), later);
-  std::sort(leaves.begin(), leaves.end(),
-            [](TensorData* a, TensorData* b) { return a->id > b->id; });
   stations_.reserve(nodes.size() + leaves.size());
-  for (Node* node : nodes) stations_.push_back(Station(node, nullptr));
-  for (TensorData* leaf : leaves) stations_.push_back(Station(nullptr, leaf));
+  for (std::vector<Found>* list : {&nodes, &leaves}) {
+    auto later = [](const Found& a, const Found& b) { return a.id > b.id; };
+    if (!std::is_sorted(list->begin(), list->end(), later))  // a chain is found in order
+      std::sort(list->begin(), list->end(), later);
+    for (const Found& it : *list) stations_.push_back(Station(it.node, it.leaf));
+  }
 }
 
 inline void Pass::number_edges() {
@@ -6299,9 +6309,11 @@ class AnomalyMode {  // while it lives, a pass stops at the first gradient that 
 
 inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
   const Quiet quiet;
-  if ((gradient != gradient).sum().item() == 0) return;
-  fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
-       {"its rule is ", node.facts().derivative(slot)});
+  for (double g : gradient.to_vector())
+    if (std::isnan(g))
+      fail({node.facts().name, node.loc},
+           {"the gradient that it gives to input ", slot, " is NaN"},
+           {"its rule is ", node.facts().derivative(slot)});
 }
 
 // ================================================================================================
