@@ -91,11 +91,7 @@
 #include <initializer_list>
 #include <iostream>
 #include <limits>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -143,7 +139,10 @@ class Loc {
     return last;
   }
   std::string text() const {
-    return line_ ? std::string(file()) + ":" + std::to_string(line_) : "an unknown line";
+    if (!line_) return "an unknown line";
+    std::string text = file();
+    text += ':';
+    return text += std::to_string(line_);
   }
 
  private:
@@ -689,17 +688,21 @@ struct TensorData : View {
   Ref<TensorData> grad;  // a leaf's gradient; null: none yet
 
   // A view remembers the tensor whose memory it shows. When a write changes what that base depends
-  // on, the base counts it, and each view sees that its own node is out of date.
+  // on, the base counts it, and each view sees that its own node is out of date. (The function that
+  // renews it comes with the first such write, so a program without one need not compile it.)
   Ref<TensorData> base;
   std::uint32_t rewrites = 0;
+  void (*renew_view)(const Tensor& view) = nullptr;
 
-  struct Extras {
+  struct Extras {  // what few tensors have
+    static void destroy(Extras* extras) { delete extras; }
+    std::atomic<int> handles{0};
     std::string name;
     std::vector<Hook> hooks;
   };
-  std::unique_ptr<Extras> extras;
+  Ref<Extras> extras;
 
-  std::uint64_t mark = 0;  // scratch of a backward pass: which one was here last, and its place
+  Id mark = 0;  // scratch of a backward pass: which one was here last, and its place
   std::int32_t place = 0;
 };
 
@@ -1141,39 +1144,28 @@ class Nested {
         number_(T{}) {}
   Nested(const Nested&) = delete;
 
-  Shape shape(const At& at) const {
+  Shape shape() const {
     Shape shape;
-    const Nested* here = this;
-    while (here->is_list_) {
+    for (const Nested* here = this; here->is_list_; here = here->list_.begin()) {
       shape.push_back(here->size());
       if (here->values_ || here->size() == 0) break;
-      here = here->list_.begin();
     }
-    check(shape, 0, at);
     return shape;
   }
-  // The kind of the numbers: a float anywhere makes them floats, else an integer, else bools.
-  DType dtype() const {
-    if (!is_list_ || values_) return number_.dtype();
-    if (list_.size() == 0) return float32;
-    DType t = boolean;
-    for (const Nested& item : list_) t = common_dtype(t, item.dtype());
-    return t;
-  }
-  void append_to(std::vector<Scalar>& numbers) const {
-    if (!is_list_) numbers.push_back(number_);
-    for (std::int64_t i = 0; values_ && i < count_; ++i) numbers.push_back(value_at_(values_, i));
-    for (const Nested& item : list_) item.append_to(numbers);
-  }
-
- private:
-  std::int64_t size() const { return values_ ? count_ : static_cast<std::int64_t>(list_.size()); }
-  void check(const Shape& shape, int depth, const At& at) const {
+  // Appends the numbers, which have to fill this shape.
+  void append_to(std::vector<Scalar>& numbers, const Shape& shape, int depth, const At& at) const {
     const bool leaf = depth == shape.size();
     if (is_list_ == leaf || (is_list_ && size() != shape[depth]))
       fail(at, {"the nested list is ragged: its rows have different lengths"});
-    for (const Nested& item : list_) item.check(shape, depth + 1, at);
+    if (leaf) numbers.push_back(number_);
+    for (std::int64_t i = 0; values_ && i < count_; ++i) numbers.push_back(value_at_(values_, i));
+    for (const Nested& item : list_) item.append_to(numbers, shape, depth + 1, at);
   }
+  // What an empty list holds.
+  DType dtype() const { return values_ ? number_.dtype() : float32; }
+
+ private:
+  std::int64_t size() const { return values_ ? count_ : static_cast<std::int64_t>(list_.size()); }
   std::initializer_list<Nested> list_;
   const void* values_ = nullptr;
   std::int64_t count_ = 0;
@@ -1185,13 +1177,15 @@ class Nested {
 // A tensor with these elements. Without a dtype: floats (also doubles) make float32, integers
 // int64, bools boolean.
 inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc = Loc::here()) {
-  const Shape shape = values.shape({"tensor", loc});
-  const DType dtype = options.dtype.value_or(values.dtype());
+  const Shape shape = values.shape();
+  std::vector<Scalar> numbers;
+  values.append_to(numbers, shape, 0, {"tensor", loc});
+  DType kind = numbers.empty() ? values.dtype() : boolean;  // a float anywhere makes them floats
+  for (const Scalar& number : numbers) kind = common_dtype(kind, number.dtype());
+  const DType dtype = options.dtype.value_or(kind);
   check_device(options.device, {"tensor", loc});
   const Device device = std::exchange(options.device, cpu);
   Tensor x = begin_tensor("tensor", shape, dtype, options, loc);
-  std::vector<Scalar> numbers;
-  values.append_to(numbers);
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
@@ -1324,7 +1318,7 @@ T Tensor::item(Loc loc) const {
 
 inline const Tensor& Tensor::named(const std::string& name) const& {
   TensorData& r = get();
-  if (!r.extras) r.extras = std::make_unique<TensorData::Extras>();
+  if (!r.extras) r.extras = Ref<TensorData::Extras>::make();
   r.extras->name = name;
   if (current.observer) tell_named(*this);
   return *this;
@@ -1439,54 +1433,60 @@ inline std::string number_text(const Scalar& number, Style style) {
   return std::string(text, end);
 }
 
-// The numbers as words, filled up with spaces to one width so that columns align. Zeros, infinities
-// and NaNs have no say in the width either: where they are longer they stick out, as in PyTorch.
-struct Words {
-  std::vector<std::string> list;
+// The numbers that are shown, filled up with spaces to one width so that columns align. Zeros,
+// infinities and NaNs have no say in the width either: where they are longer they stick out, as in
+// PyTorch.
+struct Shown {
+  explicit Shown(const std::vector<Scalar>& list)
+      : numbers(list), style(choose_style(list)) {
+    for (const Scalar& number : numbers)
+      if (has_a_say(number)) width = std::max(width, number_text(number, style).size());
+  }
+  void append_next(std::string& text) {
+    const std::string word = number_text(numbers[next++], style);
+    if (word.size() < width) text.append(width - word.size(), ' ');
+    text += word;
+  }
+  const std::vector<Scalar>& numbers;
+  const Style style;
   std::size_t width = 1, next = 0;
 };
-inline Words write_numbers(const std::vector<Scalar>& numbers) {
-  const Style style = choose_style(numbers);
-  Words words;
-  for (const Scalar& number : numbers) {
-    words.list.push_back(number_text(number, style));
-    if (has_a_say(number)) words.width = std::max(words.width, words.list.back().size());
-  }
-  for (std::string& word : words.list)
-    if (word.size() < words.width) word.insert(0, words.width - word.size(), ' ');
-  return words;
-}
 
-// The words from `axis` inwards, in brackets. A row of numbers is broken where the page ends;
+// The numbers from `axis` inwards, in brackets. A row of numbers is broken where the page ends;
 // between slices of n axes there are n line breaks.
-inline std::string lay_out(const Shape& shape, bool shorten, int axis, Words& words) {
+inline void lay_out(std::string& text, const Shape& shape, bool shorten, int axis, Shown& shown) {
   const int inner_axes = shape.size() - axis - 1;
-  if (inner_axes < 0) return words.list[words.next++];
+  if (inner_axes < 0) return shown.append_next(text);
   const bool row = inner_axes == 0;
   const std::size_t indent = margin + static_cast<std::size_t>(axis);
-  const std::size_t per_line = row ? (page_width - indent) / (words.width + 2) : 1;
-  const std::size_t breaks = row ? 1 : static_cast<std::size_t>(inner_axes);
-  const std::string line_break = "," + std::string(breaks, '\n') + std::string(indent + 1, ' ');
+  const std::size_t per_line = row ? (page_width - indent) / (shown.width + 2) : 1;
 
-  std::string text = "[";
+  text += '[';
   std::size_t count = 0;
   for (std::int64_t i : shown_indices(shape[axis], shorten)) {
-    if (count > 0) text += count % per_line == 0 ? line_break : ", ";
-    text += i != gap ? lay_out(shape, shorten, axis + 1, words) : row ? " ..." : "...";
+    if (count > 0 && count % per_line == 0)
+      text.append(1, ',')
+          .append(row ? 1 : static_cast<std::size_t>(inner_axes), '\n')
+          .append(indent + 1, ' ');
+    else if (count > 0)
+      text += ", ";
+    if (i != gap)
+      lay_out(text, shape, shorten, axis + 1, shown);
+    else
+      text += row ? " ..." : "...";
     ++count;
   }
-  return text + "]";
+  text += ']';
 }
 
-// Puts the remarks behind the numbers, each on a new line if it would not fit on this one.
-inline std::string add_remarks(std::string text, const std::vector<std::string>& remarks) {
-  std::size_t column = text.size() - (text.rfind('\n') + 1) + 2;  // 2 too many: PyTorch counts so
-  for (const std::string& remark : remarks) {
-    const bool fits = column + 2 + remark.size() <= page_width;
-    text += (fits ? ", " : ",\n" + std::string(margin, ' ')) + remark;
-    column = (fits ? column + 2 : margin) + remark.size();
-  }
-  return text + ")";
+// Puts a remark behind the numbers, on a new line if it would not fit on this one. `column` is
+// where the text ends.
+inline void add_remark(std::string& text, std::size_t& column, const std::string& remark) {
+  const bool fits = column + 2 + remark.size() <= page_width;
+  text += fits ? ", " : ",\n";
+  if (!fits) text.append(margin, ' ');
+  text += remark;
+  column = (fits ? column + 2 : margin) + remark.size();
 }
 }  // namespace printing
 
@@ -1502,21 +1502,22 @@ inline std::string print_elements(const View& view, const std::string& history =
   } else {
     std::vector<Scalar> numbers;
     printing::read_shown(view, shorten, 0, numbers);
-    printing::Words words = printing::write_numbers(numbers);
-    text += printing::lay_out(view.shape, shorten, 0, words);
+    printing::Shown shown(numbers);
+    printing::lay_out(text, view.shape, shorten, 0, shown);
   }
 
-  std::vector<std::string> remarks;
-  if (!device.empty()) remarks.push_back("device='" + device + "'");
+  std::size_t column = text.size() - (text.rfind('\n') + 1) + 2;  // 2 too many: PyTorch counts so
+  if (!device.empty()) printing::add_remark(text, column, "device='" + device + "'");
   if (empty && view.shape.size() != 1) {
-    const std::string sizes = to_string(view.shape);
-    remarks.push_back("size=(" + sizes.substr(1, sizes.size() - 2) + ")");
+    std::string sizes = "size=" + to_string(view.shape);
+    sizes[5] = '(', sizes.back() = ')';
+    printing::add_remark(text, column, sizes);
   }
   // The type is named where the numbers do not show it: 7 is an int64, 7. a float32.
   if (view.dtype == float64 || (empty && view.dtype != float32))
-    remarks.push_back(std::string("dtype=") + name_of(view.dtype));
-  if (!history.empty()) remarks.push_back(history);
-  return printing::add_remarks(std::move(text), remarks);
+    printing::add_remark(text, column, std::string("dtype=") + name_of(view.dtype));
+  if (!history.empty()) printing::add_remark(text, column, history);
+  return text += ')';
 }
 
 // The text that PyTorch prints.
@@ -3147,7 +3148,7 @@ class Node {
   std::vector<Hook> hooks;
   TensorData* retaining = nullptr;
 
-  std::uint64_t mark = 0;  // scratch of a backward pass, as in TensorData
+  Id mark = 0;  // scratch of a backward pass, as in TensorData
   std::int32_t place = 0;
   Node* next_dead = nullptr;
 
@@ -3199,6 +3200,12 @@ inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = 
   kept.tensor = x.get().requires_grad ? x : alias_of(x);
   kept.version = x.version();
   kept.geometry_only = geometry_only;
+}
+
+inline Node* Tensor::node() const {
+  const TensorData& r = get();
+  if (r.base && r.rewrites != r.base->rewrites) r.base->renew_view(*this);
+  return r.node.get();
 }
 
 // Gives a tensor its node. A gradient that is retained is from now on that of the new node.
@@ -3348,6 +3355,60 @@ void tell_hooked(Observer*, std::int64_t number, Id tensor, const Tensor& before
 void check_not_nan(const Node& node, int slot, const Tensor& gradient);  // chapter 13
 void note_write(const Tensor& x, const char* by, Loc loc);
 
+// One thread at a time: it waits until the door is free, and holds it while it lives.
+class [[nodiscard]] OneAtATime {
+ public:
+  explicit OneAtATime(std::atomic_flag& door) : door_(door) {
+    while (door_.test_and_set(std::memory_order_acquire)) door_.wait(true);
+  }
+  ~OneAtATime() {
+    door_.clear(std::memory_order_release);
+    door_.notify_one();
+  }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  std::atomic_flag& door_;
+};
+
+// Everything that the roots depend on, by falling number. Marks in nodes and leaves say who has met
+// them already: threads that share a graph may not look at the same moment. What is met waits in a
+// list for its turn; the call stack would not be deep enough for a million nodes.
+struct Found {
+  struct Place {
+    Id id;
+    Node* node;
+    TensorData* leaf;
+  };
+  Found(const std::vector<Tensor>& roots, Id mark);
+  std::vector<Place> nodes, leaves;
+};
+inline std::atomic_flag marking;
+
+inline Found::Found(const std::vector<Tensor>& roots, Id mark) {
+  auto meet = [&](Node* node, TensorData* leaf) {
+    if (node && std::exchange(node->mark, mark) != mark)
+      nodes.push_back({node->id(), node, nullptr});
+    if (leaf && std::exchange(leaf->mark, mark) != mark)
+      leaves.push_back({leaf->id, nullptr, leaf});
+  };
+  for (const Tensor& root : roots) {
+    Node* node = root.node();
+    meet(node, node ? nullptr : root.handle().get());
+  }
+  for (std::size_t next = 0; next < nodes.size(); ++next) {
+    const Node& node = *nodes[next].node;
+    for (int slot = 0; slot < node.inputs.size(); ++slot)
+      meet(node.inputs[slot].from.node.get(), node.inputs[slot].from.leaf.get());
+  }
+  for (std::vector<Place>* list : {&nodes, &leaves}) {
+    auto later = [](const Place& a, const Place& b) { return a.id > b.id; };
+    if (!std::is_sorted(list->begin(), list->end(), later))  // a chain is found in order
+      std::sort(list->begin(), list->end(), later);
+  }
+}
+
 class Pass {
  public:
   Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& seeds,
@@ -3392,6 +3453,7 @@ class Pass {
   const GradOptions options_;
   const Loc loc_;
   std::int64_t number_ = 0;
+  const Id mark_ = next_id();
   Observer* watcher_ = nullptr;
   std::vector<Station> stations_;      // nodes by falling number, then leaves
   std::vector<std::int32_t> edges_;    // for each input of each node: its place in stations_, or -1
@@ -3496,10 +3558,7 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
     : roots_(roots), seeds_(seeds), asked_(asked), options_(options), loc_(loc) {
   static std::atomic<std::int64_t> passes{0};
   number_ = ++passes;
-  // Marks in nodes say which pass saw them last. Two threads may collect from a graph they share,
-  // but not at the same moment; afterwards everything a pass needs stands in its own lists.
-  static std::mutex one_at_a_time;
-  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const OneAtATime alone(marking);  // afterwards, all that a pass needs stands in its own lists
   collect();
   number_edges();
   for (const Tensor& root : roots_) root_places_.push_back(place_of(root));
@@ -3508,37 +3567,13 @@ inline Pass::Pass(const std::vector<Tensor>& roots, const std::vector<Tensor>& s
   find_needed();
 }
 
-// Every node that the roots depend on, by falling number, and then the leaves. What is found waits
-// in a list for its turn: the call stack would not be deep enough for a million nodes.
 inline void Pass::collect() {
-  const auto pass = static_cast<std::uint64_t>(number_);
-  struct Found {
-    Id id;
-    Node* node;
-    TensorData* leaf;
-  };
-  std::vector<Found> nodes, leaves;
-  auto meet = [&](Node* node, TensorData* leaf) {
-    if (node && std::exchange(node->mark, pass) != pass) nodes.push_back({node->id(), node, leaf});
-    if (leaf && std::exchange(leaf->mark, pass) != pass) leaves.push_back({leaf->id, node, leaf});
-  };
-  for (const Tensor& root : roots_) {
-    Node* node = root.node();
-    if (node) root_nodes_.push_back(Ref<Node>(node));
-    meet(node, node ? nullptr : root.handle().get());
-  }
-  for (std::size_t next = 0; next < nodes.size(); ++next) {
-    const Node& node = *nodes[next].node;
-    for (int slot = 0; slot < node.inputs.size(); ++slot)
-      meet(node.inputs[slot].from.node.get(), node.inputs[slot].from.leaf.get());
-  }
-  stations_.reserve(nodes.size() + leaves.size());
-  for (std::vector<Found>* list : {&nodes, &leaves}) {
-    auto later = [](const Found& a, const Found& b) { return a.id > b.id; };
-    if (!std::is_sorted(list->begin(), list->end(), later))  // a chain is found in order
-      std::sort(list->begin(), list->end(), later);
-    for (const Found& it : *list) stations_.push_back(Station(it.node, it.leaf));
-  }
+  Found found(roots_, mark_);
+  for (const Tensor& root : roots_)
+    if (Node* node = root.node()) root_nodes_.push_back(Ref<Node>(node));
+  stations_.reserve(found.nodes.size() + found.leaves.size());
+  for (const Found::Place& it : found.nodes) stations_.push_back(Station(it.node, nullptr));
+  for (const Found::Place& it : found.leaves) stations_.push_back(Station(nullptr, it.leaf));
 }
 
 inline void Pass::number_edges() {
@@ -3566,9 +3601,8 @@ inline void Pass::find_needed() {
 }
 
 inline int Pass::place_of(const Tensor& x) const {
-  const auto pass = static_cast<std::uint64_t>(number_);
-  if (Node* node = x.node()) return node->mark == pass ? node->place : -1;
-  return x.get().mark == pass ? x.get().place : -1;
+  if (Node* node = x.node()) return node->mark == mark_ ? node->place : -1;
+  return x.get().mark == mark_ ? x.get().place : -1;
 }
 
 inline std::vector<Tensor> Pass::run() {
@@ -3705,8 +3739,8 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
 
 // Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
 inline void Pass::land(TensorData& leaf, Tensor gradient) const {
-  static std::mutex one_at_a_time;  // threads with graphs of their own may share a leaf
-  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  static std::atomic_flag landing;  // threads with graphs of their own may share a leaf
+  const OneAtATime alone(landing);
   const Quiet quiet;
   const Pin pin(loc_);
   const Tensor old(leaf.grad);
@@ -3735,8 +3769,9 @@ inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at
     if (y.numel() != 1)
       fail(at, {"only a single number has an implied gradient of 1, and the shape is ", y.shape()},
            {"reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))"});
-    const Quiet quiet;
-    return ones_like(y);
+    Tensor one = fresh(y.shape(), y.dtype(), y.device());
+    fill(one.elements(), 1);
+    return one;
   }
   if (gradient.shape() != y.shape())
     fail(at, {"the gradient has shape ", gradient.shape(), ", and the tensor ", y.shape()});
@@ -3802,7 +3837,7 @@ void Tensor::register_hook(F hook, Loc loc) const {
       return Tensor(hook(gradient));
   };
   if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
-  if (!get().extras) get().extras = std::make_unique<TensorData::Extras>();
+  if (!get().extras) get().extras = Ref<TensorData::Extras>::make();
   get().extras->hooks.push_back(std::move(wrapped));
 }
 inline const Tensor& Tensor::retain_grad(Loc loc) const {
@@ -5609,12 +5644,6 @@ inline void renew(const Tensor& view) {
     tell_op(r.node.get(), *recipe.facts, {}, inputs, x, nullptr, r.node->loc);
 }
 
-inline Node* Tensor::node() const {
-  const TensorData& r = get();
-  if (r.base && r.rewrites != r.base->rewrites) renew(*this);
-  return r.node.get();
-}
-
 // `x.mul_(w)` saves x for w's gradient and then writes to it, so that is kept as a copy.
 inline void keep_what_is_overwritten(Node& node, const Tensor& x) {
   for (int k = 0; k < node.saved.size(); ++k)
@@ -5638,6 +5667,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   if (!r.base) {
     set_node(r, Ref<Node>(result.node()));
     ++r.rewrites;
+    r.renew_view = renew;
     return;
   }
   static constexpr const Recipe& recipe = recipe_of<rule::WriteInto>;
@@ -5648,6 +5678,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   save(node, 'v', alias_of(x), true);
   save(node, 'o', alias_of(base), true);
   ++base.get().rewrites;  // x is now behind it, as all its views are
+  base.get().renew_view = renew;
   if (current.observer) tell_op(&node, *recipe.facts, {}, inputs, base, nullptr, line_of(at.loc));
   renew(x);
 }
@@ -6438,36 +6469,31 @@ struct Graph {
 
 inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
   check_together({"graph", loc}, {&root});
-  std::map<Id, Graph::Box> found;
-  std::vector<const Node*> open;
-  auto meet_leaf = [&](const TensorData& leaf) {
-    const std::string name = leaf.extras ? leaf.extras->name : "";
-    found[leaf.id] = {leaf.id, true, name.empty() ? "leaf" : name, to_string(leaf.shape), {}};
-  };
-  auto meet_node = [&](const Node& node) {
-    if (found.count(node.id())) return;
-    found[node.id()] = {node.id(), false, node.facts().name, to_string(node.shape), {}};
-    open.push_back(&node);
-  };
-  if (const Node* node = root.node())
-    meet_node(*node);
-  else
-    meet_leaf(root.get());
-  while (!open.empty()) {
-    const Node& node = *open.back();
-    open.pop_back();
-    for (int slot = 0; slot < node.inputs.size(); ++slot) {
-      const Edge& from = node.inputs[slot].from;
-      if (!from.wanted()) continue;
-      found[node.id()].inputs.push_back(from.node ? from.node->id() : from.leaf->id);
-      if (from.node)
-        meet_node(*from.node);
-      else
-        meet_leaf(*from.leaf);
+  const OneAtATime alone(marking);
+  Found found({root}, next_id());
+  Graph g;
+  while (!found.nodes.empty() || !found.leaves.empty()) {  // the lists end with the smallest id
+    const bool leaf = found.nodes.empty() ||
+                      (!found.leaves.empty() && found.leaves.back().id < found.nodes.back().id);
+    std::vector<Found::Place>& list = leaf ? found.leaves : found.nodes;
+    const Found::Place it = list.back();
+    list.pop_back();
+    Graph::Box& box = g.boxes.emplace_back();
+    box.id = it.id;
+    box.leaf = leaf;
+    if (leaf) {
+      box.label = it.leaf->extras ? it.leaf->extras->name : "";
+      if (box.label.empty()) box.label = "leaf";
+      box.shape = to_string(it.leaf->shape);
+      continue;
+    }
+    box.label = it.node->facts().name;
+    box.shape = to_string(it.node->shape);
+    for (int slot = 0; slot < it.node->inputs.size(); ++slot) {
+      const Edge& from = it.node->inputs[slot].from;
+      if (from.wanted()) box.inputs.push_back(from.node ? from.node->id() : from.leaf->id);
     }
   }
-  Graph g;
-  for (auto& [id, box] : found) g.boxes.push_back(std::move(box));
   return g;
 }
 
