@@ -670,6 +670,8 @@ using Hook = std::function<Tensor(const Tensor& gradient)>;  // an undefined res
 // What a handle points to: a view, the storage that it looks at, and a place in the graph. One
 // record is one tensor, however many handles it has.
 struct TensorData : View {
+  TensorData(const View& view, Ref<Storage> memory, Id number = next_id())
+      : View(view), id(number), storage(std::move(memory)) {}
   static void destroy(TensorData* record);
   static void* operator new(std::size_t bytes) { return take_block(bytes); }
   static void operator delete(void* block) { give_block(block, sizeof(TensorData)); }
@@ -681,8 +683,8 @@ struct TensorData : View {
   std::atomic<int> handles{0};
   bool requires_grad = false;  // asked for by the user: a leaf
   bool retains_grad = false;
-  Id id = next_id();
-  Ref<Storage> storage;
+  const Id id;
+  const Ref<Storage> storage;
 
   Ref<Node> node;        // the operation that made it; null for a leaf and for plain data
   Ref<TensorData> grad;  // a leaf's gradient; null: none yet
@@ -1029,14 +1031,8 @@ void fill(const View& y, Scalar value);
 void copy(const View& y, const View& a);
 
 inline Ref<TensorData> dense_record(const Shape& shape, DType dtype, Ref<Storage> storage) {
-  Ref<TensorData> record = Ref<TensorData>::make();
-  record->data = storage->data;
-  record->device = storage->device;
-  record->dtype = dtype;
-  record->shape = shape;
-  record->strides = contiguous_strides(shape);
-  record->storage = std::move(storage);
-  return record;
+  const View view{storage->data, dtype, shape, contiguous_strides(shape), storage->device};
+  return Ref<TensorData>::make(view, std::move(storage));
 }
 // A new dense tensor, its elements not initialised.
 inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
@@ -3061,6 +3057,7 @@ struct Given {
   double n = 0;
   Shape dims;
 };
+inline constexpr Given nothing_given;
 
 // An operation saves the tensors that the derivatives it owes name, and no others: "dy * b" saves
 // b. The letters: a b c inputs, y the output, i an index or mask that the operation computed.
@@ -3186,11 +3183,7 @@ inline void Node::destroy(Node* node) {
 // A second TensorData of the same tensor: same id, same elements, no history.
 inline Tensor alias_of(const Tensor& x) {
   const TensorData& from = x.get();
-  Ref<TensorData> to = Ref<TensorData>::make();
-  static_cast<View&>(*to) = from;
-  to->id = from.id;
-  to->storage = from.storage;
-  return Tensor(std::move(to));
+  return Tensor(Ref<TensorData>::make(from, from.storage, from.id));
 }
 
 inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = false) {
@@ -3221,9 +3214,9 @@ struct InputTensors : std::span<const Tensor* const> {
   InputTensors(std::initializer_list<const Tensor*> list) : span(list.begin(), list.size()) {}
 };
 
-inline void attach_node(const Recipe& recipe, Tensor& y, InputTensors inputs, Loc loc,
+inline void attach_node(const Recipe& recipe, Tensor& y, InputTensors inputs, Loc line,
                         const Given& given, const Tensor* index) {
-  Ref<Node> node = Ref<Node>::make(recipe, given, line_of(loc));
+  Ref<Node> node = Ref<Node>::make(recipe, given, line);
   unsigned needed_letters = 0;  // a bit each, in the order of `letters`
   for (const Tensor* input : inputs) {
     const TensorData& x = input->get();
@@ -3251,7 +3244,7 @@ void tell_op(const Node* node, const Facts& facts, const Given& given, InputTens
 // Every operation ends here. `y` has been computed; if an input wants a gradient, y gets a node,
 // and if somebody watches, they are told. `index` is a second output (of max along an axis, say).
 inline Tensor record_as(const Recipe& recipe, Tensor y, InputTensors inputs, Loc loc,
-                        const Given& given = {}, const Tensor* index = nullptr) {
+                        const Given& given = nothing_given, const Tensor* index = nullptr) {
   const Loc line = line_of(loc);
   // All inputs are asked, because asking brings their nodes up to date: those must be older than
   // y's.
@@ -3264,7 +3257,7 @@ inline Tensor record_as(const Recipe& recipe, Tensor y, InputTensors inputs, Loc
 }
 template <class Rule>
 Tensor record(Tensor y, std::initializer_list<const Tensor*> inputs, Loc loc,
-              const Given& given = {}, const Tensor* index = nullptr) {
+              const Given& given = nothing_given, const Tensor* index = nullptr) {
   return record_as(recipe_of<Rule>, std::move(y), inputs, loc, given, index);
 }
 
@@ -3948,7 +3941,7 @@ inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,     zip<typen
                                           R::number_first};
 
 // y = f(a)
-inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc, const Given& given = {}) {
+inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc, const Given& given = nothing_given) {
   check_together(op.at(loc), {&a});
   const DType in = op.in(a.dtype(), loc);
   Tensor y = fresh(a.get().shape, op.out(in), a.device());
@@ -3958,16 +3951,18 @@ inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc, const Given&
 // y = f(a, b), broadcast
 inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc loc) {
   check_together(op.at(loc), {&a, &b});
-  const DType common = promote(a, b), in = op.in(common, loc);
-  const Shape &left = a.elements().shape, &right = b.elements().shape;
-  Tensor y = fresh(left == right ? left : broadcast_shapes(left, right, op.at(loc)), op.out(in),
-                   a.device());
-  const Shape& shape = y.elements().shape;
-  if (left == right && a.dtype() == in && b.dtype() == in)
-    op.zip(y.elements(), a.elements(), b.elements());
-  else
+  const View &left = a.elements(), &right = b.elements();
+  const DType in = op.in(promote(a, b), loc), out = op.out(in);
+  Tensor y;
+  if (left.shape == right.shape && left.dtype == in && right.dtype == in) {
+    y = fresh(left.shape, out, left.device);
+    op.zip(y.elements(), left, right);
+  } else {
+    const Shape shape = broadcast_shapes(left.shape, right.shape, op.at(loc));
+    y = fresh(shape, out, left.device);
     op.zip(y.elements(), broadcast_to(converted(a, in).elements(), shape),
            broadcast_to(converted(b, in).elements(), shape));
+  }
   return record_as(op.recipe, std::move(y), {&a, &b}, loc);
 }
 // y = f(a, n) with a plain number, or f(n, a)
@@ -5048,10 +5043,9 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
   static_cast<void>(
       x.node());  // brought up to date first, so that the view starts from the same history
   const TensorData& from = x.get();
-  Ref<TensorData> to = Ref<TensorData>::make();
-  static_cast<View&>(*to) = {from.storage->data + offset * bytes_of(from.dtype), from.dtype, shape,
-                             strides, from.device};
-  to->storage = from.storage;
+  std::byte* const first = from.storage->data + offset * bytes_of(from.dtype);
+  Ref<TensorData> to = Ref<TensorData>::make(View{first, from.dtype, shape, strides, from.device},
+                                             from.storage);
   to->base = from.base ? from.base : x.handle();
   to->rewrites = to->base->rewrites;
   return Tensor(std::move(to));
@@ -5423,8 +5417,7 @@ inline Tensor Tensor::contiguous(Loc loc) const { return is_contiguous() ? *this
 inline Tensor Tensor::detach(Loc loc) const {
   check_together({"detach", loc}, {this});
   const NoGrad guard;
-  Tensor y = alias_of(*this);
-  y.get().id = next_id();
+  Tensor y(Ref<TensorData>::make(get(), get().storage));
   return record<rule::Detach>(std::move(y), {this}, loc);
 }
 
@@ -5673,7 +5666,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   static constexpr const Recipe& recipe = recipe_of<rule::WriteInto>;
   Tensor base(r.base);
   const Tensor* inputs[] = {&base, &result};
-  attach_node(recipe, base, inputs, at.loc, {}, nullptr);
+  attach_node(recipe, base, inputs, line_of(at.loc), {}, nullptr);
   Node& node = *base.get().node;
   save(node, 'v', alias_of(x), true);
   save(node, 'o', alias_of(base), true);
