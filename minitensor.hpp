@@ -174,8 +174,7 @@ class Word {
   template <Integer T>
   Word(T number) : number_(static_cast<std::int64_t>(number)) {}
   template <class T>
-    requires(!Integer<T>)
-  Word(const T& thing)
+  requires(!Integer<T>) Word(const T& thing)
       : thing_(&thing),
         append_([](std::string& to, const void* it) { append(to, *static_cast<const T*>(it)); }) {}
   void append_to(std::string& to) const {
@@ -377,8 +376,7 @@ constexpr DType dtype_of() {
 template <DType t>
 using TypeOf = std::conditional_t<
     t == float32, float,
-    std::conditional_t<t == float64, double,
-                       std::conditional_t<t == int64, std::int64_t, bool>>>;
+    std::conditional_t<t == float64, double, std::conditional_t<t == int64, std::int64_t, bool>>>;
 
 // Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
 // a compile-time one.
@@ -621,8 +619,8 @@ struct ByName {
 };
 struct TensorOptions {
   ByName by_name = ByName();
-  std::optional<DType> dtype = {};  // left out: float32, or what the numbers given suggest
-  Device device = cpu;
+  std::optional<DType> dtype = {};    // left out: float32, or what the numbers given suggest
+  std::optional<Device> device = {};  // left out: the processor, or where the tensor at hand is
   bool requires_grad = false;
 };
 struct ReduceOptions {
@@ -1048,14 +1046,24 @@ inline void check_options(const Shape& shape, DType dtype, const TensorOptions& 
   if (options.requires_grad && !is_floating(dtype))
     fail(at, {"only floating point tensors can require gradients, not ", dtype},
          {"write 2.0 instead of 2, or {.dtype = float32}"});
-  check_device(options.device, at);
+  check_device(options.device.value_or(cpu), at);
 }
 inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
                            const TensorOptions& options, Loc loc) {
   check_options(shape, dtype, options, {op, loc});
-  return fresh(shape, dtype, options.device);
+  return fresh(shape, dtype, options.device.value_or(cpu));
+}
+// For numbers that are written one by one: on the processor. They go to their device at the end.
+inline Tensor begin_numbers(const char* op, const Shape& shape, DType dtype,
+                            const TensorOptions& options, Loc loc) {
+  check_options(shape, dtype, options, {op, loc});
+  return fresh(shape, dtype);
 }
 inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
+  if (const Device device = options.device.value_or(cpu); x.device() != device) {
+    const Tensor here = std::exchange(x, fresh(x.shape(), x.dtype(), device));
+    copy(x.elements(), here.elements());
+  }
   x.get().requires_grad = options.requires_grad;
   if (current.observer) tell_made(x, line_of(loc));
   return x;
@@ -1095,7 +1103,7 @@ Tensor ones(First first, Second second, T... rest) {
 
 inline TensorOptions options_like(const Tensor& x, TensorOptions options) {
   if (!options.dtype) options.dtype = x.dtype();
-  options.device = x.device();
+  if (!options.device) options.device = x.device();
   return options;
 }
 inline Tensor empty_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
@@ -1179,15 +1187,12 @@ inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc =
   DType kind = numbers.empty() ? values.dtype() : boolean;  // a float anywhere makes them floats
   for (const Scalar& number : numbers) kind = common_dtype(kind, number.dtype());
   const DType dtype = options.dtype.value_or(kind);
-  check_device(options.device, {"tensor", loc});
-  const Device device = std::exchange(options.device, cpu);
-  Tensor x = begin_tensor("tensor", shape, dtype, options, loc);
+  Tensor x = begin_numbers("tensor", shape, dtype, options, loc);
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
     for (const Scalar& number : numbers) *to++ = number.to<T>();
   });
-  if (device != cpu) x = x.to(device, loc).detach(loc);
   return end_tensor(std::move(x), options, loc);
 }
 
@@ -1199,7 +1204,7 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   const double length = std::ceil((stop.real() - start.real()) / step.real());
   if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
-  Tensor x = begin_tensor("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
+  Tensor x = begin_numbers("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(x.elements().data);
@@ -1216,7 +1221,7 @@ inline Tensor arange(Scalar stop, TensorOptions options = {}, Loc loc = Loc::her
 inline Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options = {},
                        Loc loc = Loc::here()) {
   const DType dtype = options.dtype.value_or(float32);
-  Tensor x = begin_tensor("linspace", {std::int64_t{count}}, dtype, options, loc);
+  Tensor x = begin_numbers("linspace", {std::int64_t{count}}, dtype, options, loc);
   const double step = count > 1 ? (stop.real() - start.real()) / static_cast<double>(count - 1) : 0;
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -1246,7 +1251,8 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
   const At at{"from_blob", loc};
   const DType dtype = options.dtype.value_or(float32);
   check_options(shape, dtype, options, at);
-  if (options.device != cpu) fail(at, {"the memory has to be the processor's"}, {"then .to(cuda)"});
+  if (options.device.value_or(cpu) != cpu)
+    fail(at, {"the memory has to be the processor's"}, {"then .to(cuda)"});
   if (!data && shape.numel() > 0) fail(at, {"the pointer to the memory is null"});
   const std::int64_t bytes = shape.numel() * bytes_of(dtype);
   Ref<TensorData> record =
@@ -1433,8 +1439,7 @@ inline std::string number_text(const Scalar& number, Style style) {
 // infinities and NaNs have no say in the width either: where they are longer they stick out, as in
 // PyTorch.
 struct Shown {
-  explicit Shown(const std::vector<Scalar>& list)
-      : numbers(list), style(choose_style(list)) {
+  explicit Shown(const std::vector<Scalar>& list) : numbers(list), style(choose_style(list)) {
     for (const Scalar& number : numbers)
       if (has_a_say(number)) width = std::max(width, number_text(number, style).size());
   }
@@ -3941,7 +3946,8 @@ inline constexpr Elementary two_inputs = {recipe_of<R>,   nullptr,     zip<typen
                                           R::number_first};
 
 // y = f(a)
-inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc, const Given& given = nothing_given) {
+inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc,
+                    const Given& given = nothing_given) {
   check_together(op.at(loc), {&a});
   const DType in = op.in(a.dtype(), loc);
   Tensor y = fresh(a.get().shape, op.out(in), a.device());
@@ -5044,8 +5050,8 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
       x.node());  // brought up to date first, so that the view starts from the same history
   const TensorData& from = x.get();
   std::byte* const first = from.storage->data + offset * bytes_of(from.dtype);
-  Ref<TensorData> to = Ref<TensorData>::make(View{first, from.dtype, shape, strides, from.device},
-                                             from.storage);
+  Ref<TensorData> to =
+      Ref<TensorData>::make(View{first, from.dtype, shape, strides, from.device}, from.storage);
   to->base = from.base ? from.base : x.handle();
   to->rewrites = to->base->rewrites;
   return Tensor(std::move(to));
@@ -5687,9 +5693,10 @@ inline bool shares_memory(const Tensor& x, const Tensor& y) {
 
 // What the in-place operations share: checks, then either the plain write, or, when the graph has
 // to know, the operation as usual and its result in the place of x.
-template <class Recorded, class Plain>
-const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recorded recorded,
-                    Plain plain) {
+using Recorded = Tensor (*)(const Operand& x, const Operand& other);
+using Plain = void (*)(const View& y, const View& x, const View& other);
+inline const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recorded recorded,
+                           Plain plain) {
   const At at{op, other.loc};
   check_together(at, {&x});
   if (other.tensor) check_together(at, {&x, other.tensor});
@@ -5704,19 +5711,20 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
   Tensor result;
   if (tracked) {
     const Pin pin(other.loc);
-    result = recorded();
+    result = recorded(x, other);
     node = result.node();
     if (node) keep_what_is_overwritten(*result.node(), x);
     replace(x, result, at);
   } else {
     if (other.tensor && shares_memory(x, *other.tensor)) {
       const Tensor apart = copy_of(*other.tensor);
-      plain(broadcast_to(converted(apart, x.dtype()).elements(), shape));
+      plain(x.elements(), x.elements(),
+            broadcast_to(converted(apart, x.dtype()).elements(), shape));
     } else if (other.tensor) {
       const Tensor same = converted(*other.tensor, x.dtype());
-      plain(broadcast_to(same.elements(), shape));
+      plain(x.elements(), x.elements(), broadcast_to(same.elements(), shape));
     } else {
-      plain(Constant(other.number, x.dtype(), shape).view);
+      plain(x.elements(), x.elements(), Constant(other.number, x.dtype(), shape).view);
     }
     note_write(x, op, line_of(other.loc));
   }
@@ -5725,9 +5733,8 @@ const Tensor& write(const Tensor& x, const Operand& other, const char* op, Recor
 }
 // Arithmetic keeps the tensor's dtype, so its result may not be of a higher kind: an int64 tensor
 // has no room for halves.
-template <class Recorded, class Plain>
-const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op, Recorded recorded,
-                         Plain plain) {
+inline const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op,
+                                Recorded recorded, Plain plain) {
   const At at{op, other.loc};
   check_together(at, {&x});
   if (other.tensor) check_together(at, {&x, other.tensor});
@@ -5739,34 +5746,27 @@ const Tensor& arithmetic(const Tensor& x, const Operand& other, const char* op, 
 }
 
 inline const Tensor& Tensor::add_(const Operand& other) const {
-  return arithmetic(
-      *this, other, "add_", [&] { return *this + other; },
-      [&](const View& b) { zip<formula::Add>(elements(), elements(), b); });
+  return arithmetic(*this, other, "add_", operator+, zip<formula::Add>);
 }
 
 inline const Tensor& Tensor::sub_(const Operand& other) const {
   check_subtraction("sub_", *this, other);
-  return arithmetic(
-      *this, other, "sub_", [&] { return *this - other; },
-      [&](const View& b) { zip<formula::Sub>(elements(), elements(), b); });
+  return arithmetic(*this, other, "sub_", operator-, zip<formula::Sub>);
 }
 
 inline const Tensor& Tensor::mul_(const Operand& other) const {
-  return arithmetic(
-      *this, other, "mul_", [&] { return *this * other; },
-      [&](const View& b) { zip<formula::Mul>(elements(), elements(), b); });
+  return arithmetic(*this, other, "mul_", operator*, zip<formula::Mul>);
 }
 
 inline const Tensor& Tensor::div_(const Operand& other) const {
   if (!is_floating(dtype()))
     fail({"div_", other.loc}, {"a quotient can't be written into ", dtype()},
          {"convert first: x = x.to(float32)"});
-  return arithmetic(
-      *this, other, "div_", [&] { return *this / other; },
-      [&](const View& b) { zip<formula::Div>(elements(), elements(), b); });
+  return arithmetic(*this, other, "div_", operator/, zip<formula::Div>);
 }
 
-inline Tensor overwritten(const Tensor& x, const Operand& other) {
+inline Tensor overwritten(const Operand& a, const Operand& other) {
+  const Tensor& x = *a.tensor;
   const Tensor value = other.tensor ? *other.tensor : full({}, other.number, {.dtype = x.dtype()});
   Tensor y = fresh(x.shape(), x.dtype(), x.device());
   copy(y.elements(), broadcast_to(value.elements(), x.shape()));
@@ -5774,9 +5774,13 @@ inline Tensor overwritten(const Tensor& x, const Operand& other) {
 }
 
 inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
-  return write(
-      x, other, op, [&] { return overwritten(x, other); },
-      [&](const View& b) { copy(x.elements(), b); });
+  if (!other.tensor && !is_floating(x.dtype()) && is_floating(other.number.dtype()) &&
+      other.number.real() != std::floor(other.number.real()))
+    fail({op, other.loc},
+         {"the fraction of ", other.number.real(), " would be lost in ", x.dtype()},
+         {"convert first: x = x.to(float32)"});
+  return write(x, other, op, overwritten,
+               [](const View& y, const View&, const View& b) { copy(y, b); });
 }
 
 inline const Tensor& Tensor::copy_(const Operand& other) const {
@@ -6156,17 +6160,6 @@ inline constinit thread_local Generator default_generator;
 // The numbers that follow are those of this seed, on every machine.
 inline void manual_seed(std::uint64_t seed) { default_generator = Generator(seed); }
 
-template <class Draw>
-Tensor random_tensor(const char* op, const Shape& shape, DType dtype, const TensorOptions& options,
-                     Loc loc, Draw draw) {
-  check_device(options.device, {op, loc});
-  TensorOptions here = options;
-  here.device = cpu;
-  Tensor x = begin_tensor(op, shape, dtype, here, loc);
-  draw(x.elements());
-  if (options.device != cpu) x = x.to(options.device, loc).detach(loc);
-  return end_tensor(std::move(x), options, loc);
-}
 inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {
   const DType dtype = options.dtype.value_or(float32);
   if (!is_floating(dtype))
@@ -6175,13 +6168,15 @@ inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) 
 }
 // Uniform in [0, 1).
 inline Tensor rand(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return random_tensor("rand", shape, float_dtype("rand", options, loc), options, loc,
-                       [](const View& x) { fill_uniform(x, default_generator, 0, 1); });
+  Tensor x = begin_numbers("rand", shape, float_dtype("rand", options, loc), options, loc);
+  fill_uniform(x.elements(), default_generator, 0, 1);
+  return end_tensor(std::move(x), options, loc);
 }
 // Normal with mean 0 and standard deviation 1.
 inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return random_tensor("randn", shape, float_dtype("randn", options, loc), options, loc,
-                       [](const View& x) { fill_normal(x, default_generator, 0, 1); });
+  Tensor x = begin_numbers("randn", shape, float_dtype("randn", options, loc), options, loc);
+  fill_normal(x.elements(), default_generator, 0, 1);
+  return end_tensor(std::move(x), options, loc);
 }
 template <Integer Second, Integer... T>
 Tensor rand(First first, Second second, T... rest) {
@@ -6195,16 +6190,19 @@ Tensor randn(First first, Second second, T... rest) {
 inline Tensor randint(Extent low, Extent high, Shape shape, TensorOptions options = {},
                       Loc loc = Loc::here()) {
   if (high <= low) fail({"randint", loc}, {"there is no integer from ", low, " to below ", high});
-  return random_tensor("randint", shape, options.dtype.value_or(int64), options, loc,
-                       [&](const View& x) { fill_integers(x, default_generator, low, high); });
+  Tensor x = begin_numbers("randint", shape, options.dtype.value_or(int64), options, loc);
+  fill_integers(x.elements(), default_generator, low, high);
+  return end_tensor(std::move(x), options, loc);
 }
 inline Tensor randint(Extent high, Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
   return randint(0, high, shape, options, loc);
 }
 // The numbers 0 to n - 1 in a random order.
 inline Tensor randperm(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return random_tensor("randperm", {std::int64_t{n}}, options.dtype.value_or(int64), options, loc,
-                       [](const View& x) { fill_permutation(x, default_generator); });
+  const DType dtype = options.dtype.value_or(int64);
+  Tensor x = begin_numbers("randperm", {std::int64_t{n}}, dtype, options, loc);
+  fill_permutation(x.elements(), default_generator);
+  return end_tensor(std::move(x), options, loc);
 }
 
 // ================================================================================================
@@ -6335,8 +6333,7 @@ inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
   const Quiet quiet;
   for (double g : gradient.to_vector())
     if (std::isnan(g))
-      fail({node.facts().name, node.loc},
-           {"the gradient that it gives to input ", slot, " is NaN"},
+      fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
            {"its rule is ", node.facts().derivative(slot)});
 }
 

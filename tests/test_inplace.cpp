@@ -115,6 +115,17 @@ TEST_CASE("an error names the write that the user wrote") {
   CHECK(error_of([&] { x.copy_(3); }).find("copy_: ") == 0);
 }
 
+TEST_CASE("a number with a fraction is not written into integers") {
+  const Tensor x = tensor({1, 2});
+  CHECK(error_of([&] { x[0] = 2.5; }) ==
+        "copy_: the fraction of 2.5 would be lost in int64 at HERE. Hint: convert first: x = "
+        "x.to(float32)");
+  CHECK(refused([&] { x.fill_(2.5); }));
+  CHECK(values(x) == Values{1, 2});
+  x.fill_(2.0);
+  CHECK(values(x) == Values{2, 2});
+}
+
 TEST_CASE("a view of a leaf that requires grad refuses to be written") {
   const Tensor x = leaf({1., 2.});
   CHECK(error_of([&] { x[0] = 5; }) ==
