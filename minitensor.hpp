@@ -221,11 +221,6 @@ class Shape {
     for (int i = 0; i < count; ++i) s.push_back(value);
     return s;
   }
-  static Shape from(const std::vector<std::int64_t>& sizes) {
-    Shape s;
-    for (std::int64_t size : sizes) s.push_back(size);
-    return s;
-  }
 
   constexpr int size() const { return count_; }
   constexpr bool empty() const { return count_ == 0; }
@@ -1263,10 +1258,12 @@ inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
 // ---- Asking -------------------------------------------------------------------------------------
 
 inline std::int64_t Tensor::size(Extent axis, Loc loc) const {
+  check_together({"size", loc}, {this});
   if (dim() == 0) fail({"size", loc}, {"a 0-d tensor has no axes"}, {"numel() is 1"});
   return get().shape[checked_axis(axis, dim(), {"size", loc})];
 }
 inline std::int64_t Tensor::stride(Extent axis, Loc loc) const {
+  check_together({"stride", loc}, {this});
   if (dim() == 0) fail({"stride", loc}, {"a 0-d tensor has no axes"});
   return get().strides[checked_axis(axis, dim(), {"stride", loc})];
 }
@@ -1312,6 +1309,7 @@ Tensor::operator T() const {
 }
 template <class T>
 T Tensor::item(Loc loc) const {
+  check_together({"item", loc}, {this});
   if (numel() != 1)
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
          {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
@@ -4646,7 +4644,7 @@ inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b)
   check_condition(condition, {"where", b.loc});
   const Pin pin(b.loc);
   if (b.tensor) return where(~condition, *b.tensor, a.number);
-  return where(condition, full({}, a.number), b.number);
+  return where(condition, full({}, a.number, {.device = condition.device()}), b.number);
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------
@@ -5767,7 +5765,9 @@ inline const Tensor& Tensor::div_(const Operand& other) const {
 
 inline Tensor overwritten(const Operand& a, const Operand& other) {
   const Tensor& x = *a.tensor;
-  const Tensor value = other.tensor ? *other.tensor : full({}, other.number, {.dtype = x.dtype()});
+  const Tensor value = other.tensor
+                           ? *other.tensor
+                           : full({}, other.number, {.dtype = x.dtype(), .device = x.device()});
   Tensor y = fresh(x.shape(), x.dtype(), x.device());
   copy(y.elements(), broadcast_to(value.elements(), x.shape()));
   return record<rule::Overwrite>(std::move(y), {&x, &value}, other.loc);
