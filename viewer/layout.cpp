@@ -77,7 +77,7 @@ std::string room_for(const std::string& text, double width, double height, const
 std::string dot_of(const Structure& structure, const Dress& dress) {
   std::string text =
       "digraph {\n"
-      "  rankdir=LR; ranksep=0.55; nodesep=0.35; pad=0.2;\n"
+      "  rankdir=LR; ranksep=0.38; nodesep=0.5; pad=0.15;\n"
       "  node [label=\"\" shape=box fixedsize=true];\n"
       "  edge [tailport=e headport=w arrowhead=none];\n";
   if (!dress.graph.empty()) text += "  " + dress.graph + "\n";
