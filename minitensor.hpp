@@ -1564,7 +1564,7 @@ T* as(std::byte* data) {
 
 struct Walk {
   static constexpr int most_views = 4;
-  static constexpr int most_axes = Shape::capacity + 1;  // one more for tiles, below
+  static constexpr int most_axes = Shape::capacity;
 
   // Views of one shape. The axes are put in the order of the strides of one of them.
   explicit Walk(std::initializer_list<const View*> list, int order_by = 0);
@@ -1724,49 +1724,21 @@ inline void run_in_order(const Walk& walk, Calls<const Row&> work) {
   while (at.next());
 }
 
-inline void run_shared_out(const Walk& walk, Calls<const Row&> work) {
-  share_out(walk, walk.numel(), [&](const Walk& share) { run_in_order(share, work); });
-}
-
-// Cuts an axis into pieces of `tile` elements. A piece is the new row, and their count becomes a
-// wheel at the place `at`. What does not fill a piece is walked at the end.
-inline void run_tiled(const Walk& walk, Calls<const Row&> work, int axis, std::int64_t tile,
-                      int at) {
-  const std::int64_t tiles = walk.sizes[axis] / tile;
-  std::int64_t steps[Walk::most_views], tile_steps[Walk::most_views];
-  for (int v = 0; v < walk.views; ++v) {
-    steps[v] = walk.steps[axis][v];
-    tile_steps[v] = steps[v] * tile;
-  }
-  Walk whole = walk;
-  whole.erase_axis(axis);
-  Walk rest = whole;
-  whole.insert_axis(whole.axes, tile, steps);
-  whole.insert_axis(at, tiles, tile_steps);
-  run_shared_out(whole, work);
-  for (int v = 0; v < walk.views; ++v) rest.data[v] += tiles * tile_steps[v];
-  rest.insert_axis(rest.axes, walk.sizes[axis] - tiles * tile, steps);
-  run_shared_out(rest, work);
-}
-
-// Visits all rows. Two shapes need care.
+// Visits all rows. Of many short ones, as in [100000, 3], getting there would cost more than the
+// work: the longest axis makes better rows, even though its elements are not neighbours.
 inline void run(const Walk& walk, Calls<const Row&> work) {
+  Walk longer = walk;
   const int last = walk.axes - 1;
-  // Many short rows, as in [100000, 3]: getting there would cost more than the work. A piece of the
-  // longest axis makes a better row, even though its elements are not neighbours.
   if (last > 0 && walk.sizes[last] <= 4) {
-    const auto longest =
-        static_cast<int>(std::max_element(walk.sizes, walk.sizes + last) - walk.sizes);
-    if (walk.sizes[longest] >= 32) return run_tiled(walk, work, longest, 256, longest);
+    int longest = 0;
+    for (int axis = 1; axis < last; ++axis)
+      if (walk.sizes[axis] > walk.sizes[longest]) longest = axis;
+    if (walk.sizes[longest] >= 32) {
+      longer.erase_axis(longest);
+      longer.insert_axis(last, walk.sizes[longest], walk.steps[longest]);
+    }
   }
-  // The rows of one view run across the rows of another, as in a + a.t(). Each element of a column
-  // lies in a cache line of its own, and by the time its neighbours are wanted, the line is gone.
-  // So we walk down in strips, so narrow that their lines stay.
-  for (int v = 1; v < walk.views; ++v)
-    for (int axis = 0; axis < last; ++axis)
-      if (walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64)
-        return run_tiled(walk, work, last, 64, axis);
-  run_shared_out(walk, work);
+  share_out(longer, walk.numel(), [&](const Walk& share) { run_in_order(share, work); });
 }
 
 // ---- Loops --------------------------------------------------------------------------------------
@@ -1880,8 +1852,84 @@ inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* b
   }
 }
 
-inline void run_loops(const Walk& walk, Loop loop) {
+// ---- Across -------------------------------------------------------------------------------------
+
+// The rows of one view may run across the rows of another, as in a + a.t(). Then each element of
+// the row lies in a cache line of its own, and by the time its neighbours are wanted, the line is
+// gone. Returns the axis along which the neighbours lie; -1 if a view is not like that.
+inline int across(const Walk& walk, int v) {
+  const int last = walk.axes - 1;
+  for (int axis = 0; axis < last; ++axis)
+    if (walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64 &&
+        walk.sizes[axis] >= 16 && walk.sizes[last] >= 16)
+      return axis;
+  return -1;
+}
+
+template <std::size_t bytes>
+MINITENSOR_LOOP void copy_strip(std::int64_t rows, std::int64_t n, std::byte* y, const std::byte* a,
+                                const std::int64_t* down, const std::int64_t* along) {
+  const std::int64_t y_step = along[0], a_step = along[1];
+  for (; rows > 0; --rows, y += down[0], a += down[1])
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(y + i * y_step, a + i * a_step, bytes);
+}
+
+// Copies view 1 to view 0, which runs across it: down in strips, so narrow that their lines stay.
+inline void copy_across(const Walk& walk, int axis) {
+  constexpr std::int64_t width = 32;
+  const int last = walk.axes - 1;
+  const std::int64_t *down = walk.steps[axis], *along = walk.steps[last];
+  Walk others = walk;
+  others.erase_axis(last);
+  others.erase_axis(axis);
+  Odometer at(others);
+  do {
+    for (std::int64_t done = 0; done < walk.sizes[last]; done += width) {
+      const std::int64_t n = std::min(width, walk.sizes[last] - done);
+      const auto strip = walk.bytes[0] == 8   ? copy_strip<8>
+                         : walk.bytes[0] == 4 ? copy_strip<4>
+                                              : copy_strip<1>;
+      strip(walk.sizes[axis], n, at.data[0] + done * along[0], at.data[1] + done * along[1], down,
+            along);
+    }
+  } while (at.next());
+}
+
+// Copies view 1 to view 0; both are of one type.
+inline void copy_elements(const Walk& walk) {
+  const int axis = across(walk, 1);
+  if (axis >= 0)
+    return share_out(walk, walk.numel(), [&](const Walk& share) { copy_across(share, axis); });
+  run(walk, [&](const Row& row) {
+    copy_spaced(walk.bytes[0], row.n, row.data[0], row.steps[0], row.data[1], row.steps[1]);
+  });
+}
+
+// Copies a view to where it lies dense in the order of the walk, and lets the walk read it there.
+inline Ref<Storage> laid_out(Walk& walk, int v) {
+  Walk copying = walk;
+  copying.views = 2;
+  copying.bytes[0] = copying.bytes[1] = walk.bytes[v];
+  std::int64_t step = walk.bytes[v];
+  for (int axis = walk.axes - 1; axis >= 0; --axis) {
+    copying.steps[axis][1] = walk.steps[axis][v];
+    copying.steps[axis][0] = walk.steps[axis][v] = step;
+    step *= walk.sizes[axis];
+  }
+  Ref<Storage> memory = Storage::make(step, cpu);
+  copying.data[1] = walk.data[v];
+  copying.data[0] = walk.data[v] = memory->data;
+  copy_elements(copying);
+  return memory;
+}
+
+// Runs a loop over views of one shape: the first is written, the others are read.
+inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
+  Walk walk(views);
   if (walk.axes == 0) return loop(1, walk.data);  // a single number needs no walk
+  Ref<Storage> memory[Walk::most_views];
+  for (int v = 1; v < walk.views; ++v)
+    if (across(walk, v) >= 0) memory[v] = laid_out(walk, v);
   run(walk, [&](const Row& row) { run_loop(row, loop, walk.views, walk.bytes); });
 }
 
@@ -1987,7 +2035,7 @@ struct Abs {
 struct Sign {
   template <class T>
   MINITENSOR_FORMULA T of(T a) {
-    return a > T(0) ? T(1) : a < T(0) ? T(-1) : a;
+    return static_cast<T>((a > T(0)) - (a < T(0)));  // 0 for NaN, as in PyTorch
   }
 };
 struct Square {
@@ -2429,15 +2477,16 @@ struct KeptBlocksEnd {
   }
 };
 
-inline void* take_new_block(std::size_t bytes) {
-  if (void* block = std::aligned_alloc(64, bytes)) return block;
-  throw Error("there is no memory for " + std::to_string(bytes) + " bytes");
+inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
+  if (bytes >= wanted)  // else there is no such number
+    if (void* block = std::aligned_alloc(64, bytes)) return block;
+  throw Error("there is no memory for " + std::to_string(wanted) + " bytes");
 }
 
 inline void* take_block(std::size_t wanted) {
   const BlockSize size(wanted);
   if (size.number >= KeptBlocks::sizes || !kept_blocks.first[size.number])
-    return take_new_block(size.bytes);
+    return take_new_block(wanted, size.bytes);
   kept_blocks.bytes -= size.bytes;
   void* block = kept_blocks.first[size.number];
   kept_blocks.first[size.number] = *static_cast<void**>(block);
@@ -2524,14 +2573,14 @@ const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
 template <class F>
 void map(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->map(formula::number_of<F>, y, a);
-  run_loops(Walk({&y, &a}), pick_for(a.dtype, map_loops<F>));
+  run_loops({&y, &a}, pick_for(a.dtype, map_loops<F>));
 }
 
 // y = F(a, b)
 template <class F>
 void zip(const View& y, const View& a, const View& b) {
   if (const Machine* other = machine(y.device)) return other->zip(formula::number_of<F>, y, a, b);
-  run_loops(Walk({&y, &a, &b}), pick_for(a.dtype, zip_loops<F>));
+  run_loops({&y, &a, &b}, pick_for(a.dtype, zip_loops<F>));
 }
 
 template <class T>
@@ -2556,7 +2605,7 @@ inline void choose(const View& y, const View& condition, const View& a, const Vi
   constexpr PerDType<Loop> loops = {Loop::of<ChooseBody<float>>(), Loop::of<ChooseBody<double>>(),
                                     Loop::of<ChooseBody<std::int64_t>>(),
                                     Loop::of<ChooseBody<bool>>()};
-  run_loops(Walk({&y, &condition, &a, &b}), pick_for(y.dtype, loops));
+  run_loops({&y, &condition, &a, &b}, pick_for(y.dtype, loops));
 }
 
 template <class Y, class A>
@@ -2584,11 +2633,8 @@ inline Loop convert_loop_for(DType y, DType a) {
 inline void copy(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->copy(y, a);
   if (const Machine* other = machine(a.device)) return other->copy(y, a);
-  const Walk walk({&y, &a});
-  if (y.dtype != a.dtype) return run_loops(walk, convert_loop_for(y.dtype, a.dtype));
-  run(walk, [&](const Row& row) {
-    copy_spaced(walk.bytes[0], row.n, row.data[0], row.steps[0], row.data[1], row.steps[1]);
-  });
+  if (y.dtype != a.dtype) return run_loops({&y, &a}, convert_loop_for(y.dtype, a.dtype));
+  copy_elements(Walk({&y, &a}));
 }
 
 // A number as a view: it looks like a tensor of any shape whose elements are all the same.
@@ -2607,37 +2653,70 @@ inline void fill(const View& y, Scalar value) {
 
 // ---- Many numbers into one ----------------------------------------------------------------------
 
-// n results, each of which is joined by one number from each of four rows. (One row at a time, it
-// would take longer to fetch and store the results than to do all else.) `Wide` is the type of the
-// results while they grow: double for float32, so that a million numbers can be added up and
-// nothing is lost.
+// A fold for one dtype. `Wide` is the type of the results while they grow: double for float32, so
+// that a million numbers can be added up and nothing is lost.
 template <class F, class T>
 struct FoldBody {
-  static constexpr bool twice = false;
   using Wide = typename F::template Wide<T>;
-  MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
-    Wide* y = as<Wide>(data[0]);
-    const T *a = as<T>(data[1]), *b = as<T>(data[2]), *c = as<T>(data[3]), *d = as<T>(data[4]);
-    MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i)
-      y[i] = F::of(y[i], F::of(F::of(converted<Wide>(a[i]), converted<Wide>(b[i])),
-                               F::of(converted<Wide>(c[i]), converted<Wide>(d[i]))));
+  // Two numbers as one. A sum of two needs no double yet: half the conversions are saved, and half
+  // a unit in the last place of a float32 is lost at most.
+  MINITENSOR_INLINE Wide two(T a, T b) {
+    if constexpr (std::is_same_v<F, formula::Sum> && Real<T>)
+      return converted<Wide>(a + b);
+    else
+      return F::of(converted<Wide>(a), converted<Wide>(b));
+  }
+  // n results are joined by m rows of n numbers each, four rows at a time. (One row at a time, it
+  // would take longer to fetch and store the results than to do all else.)
+  MINITENSOR_LOOP static void rows(std::int64_t n, std::int64_t m, std::byte* results,
+                                   std::byte* from, std::int64_t step) {
+    Wide* y = as<Wide>(results);
+    for (; m >= 4; m -= 4, from += 4 * step) {
+      const T *a = as<T>(from), *b = as<T>(from + step);
+      const T *c = as<T>(from + 2 * step), *d = as<T>(from + 3 * step);
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t i = 0; i < n; ++i)
+        y[i] = F::of(y[i], F::of(two(a[i], b[i]), two(c[i], d[i])));
+    }
+    for (; m > 0; --m, from += step)
+      for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(y[i], converted<Wide>(as<T>(from)[i]));
+  }
+  // One result is joined by n numbers that lie side by side. They are read like a text, in rows of
+  // 32, which are folded two at a time; and then the columns.
+  MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
+    constexpr std::int64_t columns = 32;
+    const T* a = as<T>(from);
+    Wide part[columns];
+    for (Wide& p : part) p = F::template neutral<Wide>;
+    for (; n >= 2 * columns; n -= 2 * columns, a += 2 * columns)
+      for (std::int64_t i = 0; i < columns; ++i)
+        part[i] = F::of(part[i], two(a[i], a[i + columns]));
+    for (; n > 0; n -= columns, a += columns)
+      for (std::int64_t i = 0; i < std::min(n, columns); ++i)
+        part[i] = F::of(part[i], converted<Wide>(a[i]));
+    for (std::int64_t left = columns / 2; left > 0; left /= 2)
+      for (std::int64_t i = 0; i < left; ++i) part[i] = F::of(part[i], part[i + left]);
+    Wide& y = *as<Wide>(result);
+    y = F::of(y, part[0]);
   }
 };
 
-// What a reduction is for one dtype: the loop, another one that joins results, their dtype, and
-// what they are when nothing has joined them.
+// What a reduction is for one dtype: its loops, the one that joins results, their dtype, and what
+// they are when nothing has joined them.
 struct Fold {
-  Loop loop, join;
+  using Rows = void (*)(std::int64_t n, std::int64_t m, std::byte* results, std::byte* from,
+                        std::int64_t step);
+  Rows rows = nullptr, join = nullptr;
+  void (*line)(std::int64_t n, std::byte* result, std::byte* from) = nullptr;
   DType wide = float32;
   Scalar neutral = 0;
-  explicit constexpr operator bool() const { return static_cast<bool>(loop); }
+  explicit constexpr operator bool() const { return rows; }
 };
 template <class F, class T>
 constexpr Fold fold_if_defined() {
   using Wide = typename F::template Wide<T>;
   if constexpr (requires { F::of(Wide(), Wide()); })
-    return {Loop::of<FoldBody<F, T>>(), Loop::of<FoldBody<F, Wide>>(), dtype_of<Wide>(),
+    return {FoldBody<F, T>::rows, FoldBody<F, Wide>::rows, FoldBody<F, T>::line, dtype_of<Wide>(),
             F::template neutral<T>};
   else
     return {};
@@ -2651,107 +2730,91 @@ struct Line {
   std::int64_t size, step;
 };
 
-// Folds with what they need at hand.
-class Folding {
- public:
-  static constexpr std::int64_t most = 512;  // results at once
+// A fold with what it needs at hand.
+struct Folding {
+  static constexpr std::int64_t most = 1024;  // results at once
 
-  Folding(const Fold& f, DType dtype) : fold_(f), bytes_(bytes_of(dtype)), wide_(bytes_of(f.wide)) {
-    fill({neutral_, dtype, most, 1, cpu}, f.neutral);
-    fill({wide_neutral_, f.wide, most, 1, cpu}, f.neutral);
-  }
   void begin(std::byte* results, std::int64_t n) const {
-    std::memcpy(results, wide_neutral_, static_cast<std::size_t>(n * wide_));
+    copy_spaced(wide, n, results, wide, neutral, 0);
   }
-  // n results are joined by m rows of n numbers each.
-  void rows(std::byte* results, std::byte* from, Line n, Line m) const {
-    alignas(64) std::byte buffer[4][most * sizeof(double)];
-    for (std::int64_t j = 0; j < m.size; j += 4) {
-      std::byte* data[5] = {results, neutral_, neutral_, neutral_, neutral_};
-      for (int k = 0; k < std::min<std::int64_t>(4, m.size - j); ++k) {
-        data[k + 1] = from + (j + k) * m.step;
-        if (n.step == bytes_) continue;
-        copy_spaced(bytes_, n.size, buffer[k], bytes_, data[k + 1], n.step);
-        data[k + 1] = buffer[k];
-      }
-      fold_.loop(n.size, data);
+  // n results are joined by m numbers each.
+  void join(std::byte* results, std::byte* from, Line n, Line m) const {
+    if (m.step == bytes && (m.size >= 16 || n.size == 1))
+      for (std::int64_t i = 0; i < n.size; ++i)
+        fold.line(m.size, results + i * wide, from + i * n.step);
+    else if (n.step != bytes)
+      spaced_rows(results, from, n, m);
+    else if (n.size <= 16 && m.step == n.size * bytes)
+      text(results, from, n.size, m.size);
+    else
+      fold.rows(n.size, m.size, results, from, m.step);
+  }
+  void spaced_rows(std::byte* results, std::byte* from, Line n, Line m) const {
+    alignas(64) std::byte buffer[most * sizeof(double)];
+    for (std::int64_t j = 0; j < m.size; ++j) {
+      copy_spaced(bytes, n.size, buffer, bytes, from + j * m.step, n.step);
+      fold.rows(n.size, 1, results, buffer, 0);
     }
   }
-  // One result is joined by a line of numbers. They are written like a text, in rows of up to 64,
-  // which are folded; and then the columns, four into one, until four are left.
-  void line(std::byte* result, std::byte* from, Line m) const {
-    if (m.size < 16) return rows(result, from, {1, bytes_}, m);
-    std::int64_t n = m.size < 64 ? 4 : m.size < 256 ? 16 : 64;
-    const std::int64_t whole = m.size / n;
-    alignas(64) std::byte columns[64 * sizeof(double)];
-    begin(columns, n);
-    rows(columns, from, {n, m.step}, {whole, n * m.step});
-    if (whole * n < m.size)
-      rows(columns, from + whole * n * m.step, {m.size - whole * n, m.step}, {1, 0});
-    for (n /= 4; n > 1; n /= 4) {
-      std::byte* const data[] = {columns, columns + n * wide_, columns + 2 * n * wide_,
-                                 columns + 3 * n * wide_, wide_neutral_};
-      fold_.join(n, data);
-    }
-    std::byte* const data[] = {result, columns, columns + wide_, columns + 2 * wide_,
-                               columns + 3 * wide_};
-    fold_.join(1, data);
+  // Short rows, one after the other as in [100000, 3], are read as longer ones: as many as fit into
+  // 64 numbers become one row, and their results are joined at the end.
+  void text(std::byte* results, std::byte* from, std::int64_t n, std::int64_t m) const {
+    const std::int64_t times = 64 / n, columns = n * times, whole = m / times;
+    alignas(64) std::byte parts[64 * sizeof(double)];
+    begin(parts, columns);
+    fold.rows(columns, whole, parts, from, columns * bytes);
+    fold.rows(m * n - whole * columns, 1, parts, from + whole * columns * bytes, 0);
+    fold.join(n, times, results, parts, n * wide);
   }
 
- private:
-  const Fold& fold_;
-  const std::int64_t bytes_, wide_;
-  alignas(64) mutable std::byte neutral_[most * sizeof(double)];
-  alignas(64) mutable std::byte wide_neutral_[most * sizeof(double)];
+  const Fold& fold;
+  const std::int64_t bytes, wide;  // of a number, and of a result
+  std::byte* const neutral;
 };
 
 // Folds a into y, which has size 1 in the axes that are reduced. The walk over a falls apart into
-// one over the axes that are kept and, at each place of it, one over those that are reduced.
+// one over the axes that are kept and, at each place of it, one over those that are reduced. The
+// innermost axes of both are worked on together: n results, m numbers for each.
 inline void fold(const View& y, const View& a, const Fold& f) {
   if (a.shape.numel() == 0) return fill(y, f.neutral);
   View onto = y;
   onto.strides = broadcast_strides(y.shape, y.strides, a.shape);
   onto.shape = a.shape;
-  const Walk walk({&onto, &a}, 1);
+  Walk walk({&onto, &a}, 1);
+  Ref<Storage> memory;
+  if (walk.axes > 0 && walk.steps[walk.axes - 1][1] != walk.bytes[1]) memory = laid_out(walk, 1);
   Walk kept = walk, reduced = walk;
   kept.axes = reduced.axes = 0;
   for (int axis = 0; axis < walk.axes; ++axis) {
     Walk& part = walk.steps[axis][0] == 0 ? reduced : kept;
     part.insert_axis(part.axes, walk.sizes[axis], walk.steps[axis]);
   }
-  // The innermost axes of both are worked on together: n results, m numbers for each. Each result
-  // gets a line of numbers by itself if its numbers lie closer together than those of its
-  // neighbours.
-  const std::int64_t bytes[] = {walk.bytes[0], bytes_of(f.wide)};
-  Line m{1, walk.bytes[1]};
-  if (reduced.axes > 0) m = {reduced.sizes[reduced.axes - 1], reduced.steps[reduced.axes - 1][1]};
-  const bool row = kept.axes > 0;
-  const std::int64_t y_step = row ? kept.steps[kept.axes - 1][0] : 0;
-  const std::int64_t a_step = row ? kept.steps[kept.axes - 1][1] : 0;
-  const bool alone = !row || (m.size >= 16 && m.step < a_step);
-  const Folding folding(f, a.dtype);
+  for (Walk* part : {&kept, &reduced})
+    if (part->axes == 0) part->insert_axis(0, 1, walk.bytes);
+  const int last = reduced.axes - 1, last_kept = kept.axes - 1;
+  const Line m{reduced.sizes[last], reduced.steps[last][1]};
+  const std::int64_t y_step = kept.steps[last_kept][0], a_step = kept.steps[last_kept][1];
+  alignas(8) std::byte neutral[8];
+  fill({neutral, f.wide, {}, {}, cpu}, f.neutral);
+  const Folding folding{f, walk.bytes[1], bytes_of(f.wide), neutral};
   const Loop store = convert_loop_for(y.dtype, f.wide);
 
   share_out(kept, a.shape.numel(), [&](const Walk& share) {
     alignas(64) std::byte results[Folding::most * sizeof(double)];
-    const std::int64_t size = row ? share.sizes[share.axes - 1] : 1;
+    const std::int64_t size = share.sizes[last_kept];
     Walk inner = reduced;
-    Odometer place(share, row ? 1 : 0);
+    Odometer place(share, 1);
     do {
       for (std::int64_t done = 0; done < size; done += Folding::most) {
         const Line n{std::min(Folding::most, size - done), a_step};
         folding.begin(results, n.size);
         inner.data[1] = place.data[1] + done * a_step;
-        Odometer at(inner, inner.axes > 0 ? 1 : 0);
-        do {
-          if (!alone)
-            folding.rows(results, at.data[1], n, m);
-          else
-            for (std::int64_t i = 0; i < n.size; ++i)
-              folding.line(results + i * bytes[1], at.data[1] + i * a_step, m);
-        } while (at.next());
+        Odometer at(inner, 1);
+        do folding.join(results, at.data[1], n, m);
+        while (at.next());
         std::byte* const data[] = {place.data[0] + done * y_step, results};
-        const std::int64_t steps[] = {y_step, bytes[1]};
+        const std::int64_t steps[] = {y_step, folding.wide},
+                           bytes[] = {walk.bytes[0], folding.wide};
         run_loop({n.size, data, steps}, store, 2, bytes);
       }
     } while (place.next());
@@ -2769,19 +2832,16 @@ void reduce(const View& y, const View& a) {
 template <class T>
 void find_first(const Row& row) {
   const Line line = *as<Line>(row.data[3]);
-  const auto look = [&](std::int64_t i, std::int64_t j) {
+  for (std::int64_t i = 0; i < row.n; ++i) {
     const T value = *as<T>(row.data[1] + i * row.steps[1]);
-    const T x = *as<T>(row.data[2] + i * row.steps[2] + j * line.step);
-    if (x == value || (x != x && value != value))
-      *as<std::int64_t>(row.data[0] + i * row.steps[0]) = j;
-  };
-  // Backwards, so that the first of several equals has the last word.
-  if (line.step < row.steps[2])
-    for (std::int64_t i = 0; i < row.n; ++i)
-      for (std::int64_t j = line.size; j-- > 0;) look(i, j);
-  else
-    for (std::int64_t j = line.size; j-- > 0;)
-      for (std::int64_t i = 0; i < row.n; ++i) look(i, j);
+    const std::byte* from = row.data[2] + i * row.steps[2];
+    std::int64_t j = 0;
+    for (; j + 1 < line.size; ++j, from += line.step) {
+      const T x = *reinterpret_cast<const T*>(from);
+      if (x == value || (x != x && value != value)) break;
+    }
+    *as<std::int64_t>(row.data[0] + i * row.steps[0]) = j;
+  }
 }
 
 // The largest (or smallest) value along one axis, and the first place where it stands. NaN wins.
