@@ -1747,8 +1747,8 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 // inputs. The body of the loop is a struct with a static function `run`.
 //
 // g++ makes vector instructions of a loop at -O3, but hardly ever at the -O2 that most people type.
-// So each loop asks for it. An element depends on elements at its own place only, even where y is
-// the same as a; so the compiler may take them in any order.
+// So a loop over floats asks for it. An element depends on elements at its own place only, even
+// where y is the same as a; so the compiler may take them in any order.
 //
 // Without -march=native, the compiler must make do with what every processor has had since 2003. A
 // body that computes much is compiled a second time, for those since 2013, whose vectors are twice
@@ -1776,8 +1776,11 @@ class Loop {
   template <class Body>
   static constexpr Loop of() {
     Loop loop;
-    loop.run_ = plain<Body>;
-    loop.run_wide_ = plain<Body>;
+    if constexpr (Body::vectors)
+      loop.run_ = vectors<Body>;
+    else
+      loop.run_ = plain<Body>;
+    loop.run_wide_ = loop.run_;
     if constexpr (Body::twice) loop.run_wide_ = wide<Body>;
     return loop;
   }
@@ -1788,7 +1791,11 @@ class Loop {
 
  private:
   template <class Body>
-  MINITENSOR_LOOP static void plain(std::int64_t n, std::byte* const* data) {
+  static void plain(std::int64_t n, std::byte* const* data) {
+    Body::run(n, data);
+  }
+  template <class Body>
+  MINITENSOR_LOOP static void vectors(std::int64_t n, std::byte* const* data) {
     Body::run(n, data);
   }
   template <class Body>
@@ -1860,7 +1867,7 @@ inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* b
 inline int across(const Walk& walk, int v) {
   const int last = walk.axes - 1;
   for (int axis = 0; axis < last; ++axis)
-    if (walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64 &&
+    if (walk.bytes[v] >= 4 && walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64 &&
         walk.sizes[axis] >= 16 && walk.sizes[last] >= 16)
       return axis;
   return -1;
@@ -1886,9 +1893,7 @@ inline void copy_across(const Walk& walk, int axis) {
   do {
     for (std::int64_t done = 0; done < walk.sizes[last]; done += width) {
       const std::int64_t n = std::min(width, walk.sizes[last] - done);
-      const auto strip = walk.bytes[0] == 8   ? copy_strip<8>
-                         : walk.bytes[0] == 4 ? copy_strip<4>
-                                              : copy_strip<1>;
+      const auto strip = walk.bytes[0] == 8 ? copy_strip<8> : copy_strip<4>;
       strip(walk.sizes[axis], n, at.data[0] + done * along[0], at.data[1] + done * along[1], down,
             along);
     }
@@ -2514,6 +2519,7 @@ inline void give_block(void* block, std::size_t wanted) {
 
 template <class F, class T>
 struct MapBody {
+  static constexpr bool vectors = Real<T>;
   static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T()))>(data[0]);
@@ -2524,6 +2530,7 @@ struct MapBody {
 };
 template <class F, class T>
 struct ZipBody {
+  static constexpr bool vectors = Real<T>;
   static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
@@ -2585,7 +2592,7 @@ void zip(const View& y, const View& a, const View& b) {
 
 template <class T>
 struct ChooseBody {
-  static constexpr bool twice = false;
+  static constexpr bool vectors = Real<T>, twice = false;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     T* y = as<T>(data[0]);
     const bool* condition = as<bool>(data[1]);
@@ -2610,7 +2617,7 @@ inline void choose(const View& y, const View& condition, const View& a, const Vi
 
 template <class Y, class A>
 struct ConvertBody {
-  static constexpr bool twice = false;
+  static constexpr bool vectors = Real<Y> && Real<A>, twice = false;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     Y* y = as<Y>(data[0]);
     const A* a = as<A>(data[1]);
@@ -2645,10 +2652,12 @@ inline View as_view(const void* number, DType dtype, const Shape& shape) {
 
 inline void fill(const View& y, Scalar value) {
   if (const Machine* other = machine(y.device)) return other->fill(y, value);
-  with_type(y.dtype, [&](auto t) {
-    t = value.to<decltype(t)>();
-    copy(y, as_view(&t, y.dtype, y.shape));
+  alignas(8) std::byte number[8];
+  with_type(y.dtype, [&](auto zero) {
+    const auto converted = value.to<decltype(zero)>();
+    std::memcpy(number, &converted, sizeof converted);
   });
+  copy(y, as_view(number, y.dtype, y.shape));
 }
 
 // ---- Many numbers into one ----------------------------------------------------------------------
@@ -2681,19 +2690,18 @@ struct FoldBody {
     for (; m > 0; --m, from += step)
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(y[i], converted<Wide>(as<T>(from)[i]));
   }
-  // One result is joined by n numbers that lie side by side. They are read like a text, in rows of
-  // 32, which are folded two at a time; and then the columns.
+  // One result is joined by n numbers that lie side by side. They are read like a text, in rows
+  // that are folded two at a time; and then the columns.
   MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
-    constexpr std::int64_t columns = 32;
+    constexpr std::int64_t columns = 128 / sizeof(Wide);  // they stay in registers
     const T* a = as<T>(from);
     Wide part[columns];
     for (Wide& p : part) p = F::template neutral<Wide>;
     for (; n >= 2 * columns; n -= 2 * columns, a += 2 * columns)
       for (std::int64_t i = 0; i < columns; ++i)
         part[i] = F::of(part[i], two(a[i], a[i + columns]));
-    for (; n > 0; n -= columns, a += columns)
-      for (std::int64_t i = 0; i < std::min(n, columns); ++i)
-        part[i] = F::of(part[i], converted<Wide>(a[i]));
+    for (std::int64_t i = 0; i < n; ++i)
+      part[i % columns] = F::of(part[i % columns], converted<Wide>(a[i]));
     for (std::int64_t left = columns / 2; left > 0; left /= 2)
       for (std::int64_t i = 0; i < left; ++i) part[i] = F::of(part[i], part[i + left]);
     Wide& y = *as<Wide>(result);
@@ -2701,8 +2709,8 @@ struct FoldBody {
   }
 };
 
-// What a reduction is for one dtype: its loops, the one that joins results, their dtype, and what
-// they are when nothing has joined them.
+// What a reduction is for one dtype: its loops (`line` for the most used dtype only), the one that
+// joins results, their dtype, and what they are when nothing has joined them.
 struct Fold {
   using Rows = void (*)(std::int64_t n, std::int64_t m, std::byte* results, std::byte* from,
                         std::int64_t step);
@@ -2715,11 +2723,13 @@ struct Fold {
 template <class F, class T>
 constexpr Fold fold_if_defined() {
   using Wide = typename F::template Wide<T>;
-  if constexpr (requires { F::of(Wide(), Wide()); })
-    return {FoldBody<F, T>::rows, FoldBody<F, Wide>::rows, FoldBody<F, T>::line, dtype_of<Wide>(),
+  Fold fold;
+  if constexpr (requires { F::of(Wide(), Wide()); }) {
+    fold = {FoldBody<F, T>::rows, FoldBody<F, Wide>::rows, nullptr, dtype_of<Wide>(),
             F::template neutral<T>};
-  else
-    return {};
+    if constexpr (std::is_same_v<T, float>) fold.line = FoldBody<F, T>::line;
+  }
+  return fold;
 }
 template <class F>
 constexpr PerDType<Fold> folds = {fold_if_defined<F, float>(), fold_if_defined<F, double>(),
@@ -2740,8 +2750,10 @@ struct Folding {
   // n results are joined by m numbers each.
   void join(std::byte* results, std::byte* from, Line n, Line m) const {
     if (m.step == bytes && (m.size >= 16 || n.size == 1))
-      for (std::int64_t i = 0; i < n.size; ++i)
-        fold.line(m.size, results + i * wide, from + i * n.step);
+      for (std::int64_t i = 0; i < n.size; ++i) {
+        std::byte *result = results + i * wide, *line = from + i * n.step;
+        fold.line ? fold.line(m.size, result, line) : text(result, line, 1, m.size);
+      }
     else if (n.step != bytes)
       spaced_rows(results, from, n, m);
     else if (n.size <= 16 && m.step == n.size * bytes)
@@ -2757,10 +2769,10 @@ struct Folding {
     }
   }
   // Short rows, one after the other as in [100000, 3], are read as longer ones: as many as fit into
-  // 64 numbers become one row, and their results are joined at the end.
+  // 32 numbers become one row, and their results are joined at the end.
   void text(std::byte* results, std::byte* from, std::int64_t n, std::int64_t m) const {
-    const std::int64_t times = 64 / n, columns = n * times, whole = m / times;
-    alignas(64) std::byte parts[64 * sizeof(double)];
+    const std::int64_t times = 32 / n, columns = n * times, whole = m / times;
+    alignas(64) std::byte parts[32 * sizeof(double)];
     begin(parts, columns);
     fold.rows(columns, whole, parts, from, columns * bytes);
     fold.rows(m * n - whole * columns, 1, parts, from + whole * columns * bytes, 0);
@@ -2802,14 +2814,13 @@ inline void fold(const View& y, const View& a, const Fold& f) {
   share_out(kept, a.shape.numel(), [&](const Walk& share) {
     alignas(64) std::byte results[Folding::most * sizeof(double)];
     const std::int64_t size = share.sizes[last_kept];
-    Walk inner = reduced;
     Odometer place(share, 1);
     do {
       for (std::int64_t done = 0; done < size; done += Folding::most) {
         const Line n{std::min(Folding::most, size - done), a_step};
         folding.begin(results, n.size);
-        inner.data[1] = place.data[1] + done * a_step;
-        Odometer at(inner, 1);
+        Odometer at(reduced, 1);
+        at.data[1] = place.data[1] + done * a_step;
         do folding.join(results, at.data[1], n, m);
         while (at.next());
         std::byte* const data[] = {place.data[0] + done * y_step, results};

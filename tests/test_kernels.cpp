@@ -89,12 +89,13 @@ T& element(const View& view, const Index& index) {
   return *reinterpret_cast<T*>(place(view, index));
 }
 double number(const View& view, const Index& index) {
-  return mt::with_type(view.dtype,
-                   [&](auto t) { return static_cast<double>(element<decltype(t)>(view, index)); });
+  return mt::with_type(
+      view.dtype, [&](auto t) { return static_cast<double>(element<decltype(t)>(view, index)); });
 }
 void set(const View& view, const Index& index, double value) {
-  mt::with_type(view.dtype,
-            [&](auto t) { element<decltype(t)>(view, index) = static_cast<decltype(t)>(value); });
+  mt::with_type(view.dtype, [&](auto t) {
+    element<decltype(t)>(view, index) = static_cast<decltype(t)>(value);
+  });
 }
 
 // Fills with numbers that are exact in every dtype and differ from place to place.
@@ -288,6 +289,39 @@ TEST_CASE("a copy converts from every dtype to every other") {
                   return to == mt::boolean ? x != 0 : x;
                 }) == 0);
         }
+}
+
+TEST_CASE("a view that runs across is read right, in stacks, for every size of element") {
+  const Shape shape(3, 50, 40);
+  for (DType dtype : {mt::float32, mt::float64, mt::int64, mt::boolean})
+    for (Layout to : layouts) {
+      Elements a = pattern(dtype, Shape(40, 3, 50)), y(dtype, shape, to);
+      View across = a.view;
+      across.shape = shape;
+      across.strides = Shape(50, 1, 150);
+      mt::copy(y.view, across);
+      CHECK(wrong(y.view, [&](const Index& i) { return number(across, i); }) == 0);
+      if (dtype == mt::boolean) continue;
+      // The same matrix for the whole stack, and a sum of two.
+      View one = across;
+      one.strides = Shape(0, 1, 150);
+      mt::zip<formula::Add>(y.view, across, one);
+      CHECK(wrong(y.view, [&](const Index& i) { return number(across, i) + number(one, i); }) == 0);
+      Elements truth(mt::boolean, shape);
+      mt::zip<formula::Less>(truth.view, y.view, across);
+      CHECK(wrong(truth.view,
+                  [&](const Index& i) { return number(y.view, i) < number(across, i); }) == 0);
+    }
+}
+
+TEST_CASE("the sign of zeros and of NaN is 0") {
+  Elements a(mt::float32, Shape(5)), y(mt::float32, Shape(5));
+  const double given[] = {not_a_number, 0.0, -0.0, -infinity, 2};
+  for (Integer64 i = 0; i < 5; ++i) set(a.view, {i}, given[i]);
+  mt::map<formula::Sign>(y.view, a.view);
+  // PyTorch 1.13: torch.tensor([nan, 0., -0., -inf, 2.]).sign() is [0., 0., 0., -1., 1.]
+  const double want[] = {0, 0, 0, -1, 1};
+  for (Integer64 i = 0; i < 5; ++i) CHECK(number(y.view, {i}) == want[i]);
 }
 
 TEST_CASE("what does not fit an integer becomes the nearest that does, and NaN becomes 0") {
@@ -484,6 +518,57 @@ TEST_CASE("ten million float32 numbers are added up without loss, along any axis
   Elements y(mt::float32, Shape(1, 2));
   mt::reduce<formula::Sum>(y.view, a);
   CHECK(std::abs(number(y.view, {0, 1}) / (want / 2) - 1) <= rounding);
+}
+
+TEST_CASE("lines and short rows of every length are folded whole, also where NaN comes last") {
+  for (Integer64 m = 1; m <= 140; ++m)
+    for (Integer64 n : {Integer64{1}, Integer64{3}, Integer64{16}, Integer64{17}})
+      for (DType dtype : {mt::float32, mt::float64, mt::int64}) {
+        Elements a = pattern(dtype, Shape(m, n));
+        for (unsigned axes : {1u, 2u, 3u}) {
+          Elements y(dtype, with_ones(a.view.shape, axes));
+          const auto add = [](double p, double q) { return p + q; };
+          REQUIRE(wrongly_reduced<formula::Sum>(y.view, a.view, axes, 0, add) == 0);
+          const auto larger = [](double p, double q) { return std::max(p, q); };
+          REQUIRE(wrongly_reduced<formula::Max>(y.view, a.view, axes, -infinity, larger) == 0);
+          if (dtype == mt::int64) continue;
+          Elements b = pattern(dtype, Shape(m, n));
+          set(b.view, {m - 1, n - 1}, not_a_number);
+          mt::reduce<formula::Max>(y.view, b.view);
+          Index last = {axes & 1 ? 0 : m - 1, axes & 2 ? 0 : n - 1};
+          REQUIRE(std::isnan(number(y.view, last)));
+        }
+      }
+}
+
+TEST_CASE("a sum of float32 numbers is as good as one in double, along any axis") {
+  constexpr Integer64 n = 1000;
+  Elements a(mt::float32, Shape(n, n));
+  std::vector<double> rows(n), columns(n);
+  double all = 0;
+  for (Integer64 i = 0; i < n; ++i)
+    for (Integer64 j = 0; j < n; ++j) {
+      const float x = 0.1f + 0.37f * static_cast<float>((i * 7919 + j * 104729) % 1009);
+      element<float>(a.view, {i, j}) = x;
+      rows[static_cast<std::size_t>(i)] += static_cast<double>(x);
+      columns[static_cast<std::size_t>(j)] += static_cast<double>(x);
+      all += static_cast<double>(x);
+    }
+  // Half a unit in the last place for the result, and less than that for pairs.
+  constexpr double rounding = 1.2e-7;
+  double worst = 0;
+  Elements row(mt::float32, Shape(n, 1)), column(mt::float32, Shape(1, n)),
+      one(mt::float32, Shape(1, 1));
+  mt::reduce<formula::Sum>(row.view, a.view);
+  mt::reduce<formula::Sum>(column.view, a.view);
+  mt::reduce<formula::Sum>(one.view, a.view);
+  for (Integer64 i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    worst = std::max(worst, std::abs(number(row.view, {i, 0}) / rows[at] - 1));
+    worst = std::max(worst, std::abs(number(column.view, {0, i}) / columns[at] - 1));
+  }
+  CHECK(worst <= rounding);
+  CHECK(std::abs(number(one.view, {0, 0}) / all - 1) <= rounding);
 }
 
 // ---- Matrices ----
@@ -723,6 +808,12 @@ TEST_CASE("memory that nobody has is refused with its size") {
   CHECK_THROWS_WITH(mt::take_block(std::size_t{1} << 60), Catch::Contains("1152921504606846976"));
 }
 #endif
+
+TEST_CASE("a size that no block can have is refused, and does not wrap around to a small one") {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (std::size_t bytes : {most, most - 64, most - (most >> 4)})
+    CHECK_THROWS_WITH(mt::take_block(bytes), Catch::Contains(std::to_string(bytes)));
+}
 
 // ---- Other machines ----
 
