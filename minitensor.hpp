@@ -2280,72 +2280,48 @@ struct Not {
   }
 };
 
-// Folding many numbers into one: the neutral element to start from, and how the next one joins.
-// `Wide` is the type in which this happens.
+// Folding many numbers into one: the formula by which the next one joins, the neutral element to
+// start from, and `Wide`, the type in which this happens.
 template <class T>
 using wide = std::conditional_t<Real<T>, double, std::int64_t>;
 
-struct Sum {
+struct Sum : Add {
   template <class T>
   using Wide = wide<T>;
   template <class T>
   static constexpr T neutral = T(0);
-  template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return Add::of(a, b);
-  }
 };
-struct Prod {
+struct Prod : Mul {
   template <class T>
   using Wide = wide<T>;
   template <class T>
   static constexpr T neutral = T(1);
-  template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return Mul::of(a, b);
-  }
 };
-struct Max {
+struct Max : Maximum {
   template <class T>
   using Wide = T;
   template <class T>
   static constexpr T neutral = Real<T> ? -std::numeric_limits<T>::infinity()
                                        : std::numeric_limits<T>::lowest();
-  template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return Maximum::of(a, b);
-  }
 };
-struct Min {
+struct Min : Minimum {
   template <class T>
   using Wide = T;
   template <class T>
   static constexpr T neutral = Real<T> ? std::numeric_limits<T>::infinity()
                                        : std::numeric_limits<T>::max();
-  template <class T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return Minimum::of(a, b);
-  }
 };
-struct Any {
+struct Any : Or {
   template <class T>
   using Wide = T;
   template <class T>
   static constexpr T neutral = false;
-  template <Truth T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return a || b;
-  }
 };
-struct All {
+struct All : And {
   template <class T>
   using Wide = T;
   template <class T>
   static constexpr T neutral = true;
-  template <Truth T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return a && b;
-  }
 };
 
 // The number of a formula is its place in this list; another machine keeps its tables in this
