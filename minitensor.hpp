@@ -1937,8 +1937,13 @@ inline Ref<Storage> laid_out(Walk& walk, int v) {
 
 // Runs a loop over views of one shape: the first is written, the others are read.
 inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
+  if ((*views.begin())->shape.numel() == 1) {  // a single number needs no walk
+    std::byte* data[Walk::most_views];
+    std::byte** to = data;
+    for (const View* view : views) *to++ = view->data;
+    return loop(1, data);
+  }
   Walk walk(views);
-  if (walk.axes == 0) return loop(1, walk.data);  // a single number needs no walk
   Ref<Storage> memory[Walk::most_views];
   for (int v = 1; v < walk.views; ++v)
     if (across(walk, v) >= 0) memory[v] = laid_out(walk, v);
@@ -2471,7 +2476,7 @@ inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
   throw Error("there is no memory for " + std::to_string(wanted) + " bytes");
 }
 
-inline void* take_block(std::size_t wanted) {
+[[gnu::always_inline]] inline void* take_block(std::size_t wanted) {
   const BlockSize size(wanted);
   if (size.number >= KeptBlocks::sizes || !kept_blocks.first[size.number])
     return take_new_block(wanted, size.bytes);
@@ -2489,7 +2494,7 @@ inline bool make_room_for(std::size_t bytes) {
   return kept_blocks.bytes + bytes <= kept_blocks.room;
 }
 
-inline void give_block(void* block, std::size_t wanted) {
+[[gnu::always_inline]] inline void give_block(void* block, std::size_t wanted) {
   const BlockSize size(wanted);
   if (kept_blocks.bytes + size.bytes > kept_blocks.room && !make_room_for(size.bytes))
     return std::free(block);
