@@ -6163,14 +6163,18 @@ struct Bernoulli {
 }  // namespace distribution
 
 // Below, y is contiguous. Block 0 fills its first elements, block 1 the next, and so on: element i
-// depends on the seed, the number of the call, and i.
+// depends on the seed, the number of the call, and i. The numbers are of type T; if y is not, they
+// are converted.
 template <class T, class Distribution>
 void fill_random(const View& y, const RandomCall& call, const Distribution& draw) {
-  T* out = reinterpret_cast<T*>(y.data);
+  const bool direct = y.dtype == dtype_of<T>();
+  const Tensor numbers = direct ? Tensor() : fresh(y.shape, dtype_of<T>());
+  T* out = reinterpret_cast<T*>(direct ? y.data : numbers.elements().data);
   T* const end = out + y.shape.numel();
   for (std::uint64_t block = 0; out < end; ++block)
-    for (const auto number : draw(call.block(block)))
-      if (out < end) *out++ = static_cast<T>(number);
+    for (const T number : draw(call.block(block)))
+      if (out < end) *out++ = number;
+  if (!direct) copy(y, numbers.elements());
 }
 
 // Calls f with a value of the C++ type; only floats can be uniform or normal.
@@ -6200,14 +6204,12 @@ inline void fill_normal(const View& y, Generator& generator, double mean, double
 // Whole numbers from low to high - 1, where low < high. y has any dtype.
 inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
                           std::int64_t high) {
-  const distribution::Integers draw(low, high);
-  with_type(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
+  fill_random<std::int64_t>(y, generator.next(), distribution::Integers(low, high));
 }
 
 // 1 with the probability p, otherwise 0. y has any dtype.
 inline void fill_bernoulli(const View& y, Generator& generator, double p) {
-  const distribution::Bernoulli draw{p};
-  with_type(y.dtype, [&]<class T>(T) { fill_random<T>(y, generator.next(), draw); });
+  fill_random<bool>(y, generator.next(), distribution::Bernoulli{p});
 }
 
 // 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they
@@ -6218,10 +6220,10 @@ inline void fill_permutation(const View& y, Generator& generator) {
   for (std::int64_t i = 0; i < y.shape.numel(); ++i)
     line.emplace_back(distribution::in_pairs(call.block(static_cast<std::uint64_t>(i)))[0], i);
   std::sort(line.begin(), line.end());
-  with_type(y.dtype, [&]<class T>(T) {
-    T* out = reinterpret_cast<T*>(y.data);
-    for (const auto& place : line) *out++ = static_cast<T>(place.second);
-  });
+  const Tensor numbers = fresh(y.shape, int64);
+  auto* out = numbers.data<std::int64_t>();
+  for (const auto& [drawn, number] : line) *out++ = number;
+  copy(y, numbers.elements());
 }
 
 // ---- Random tensors -----------------------------------------------------------------------------
