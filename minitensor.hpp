@@ -138,12 +138,7 @@ class Loc {
       if (*p == '/') last = p + 1;
     return last;
   }
-  std::string text() const {
-    if (!line_) return "an unknown line";
-    std::string text = file();
-    text += ':';
-    return text += std::to_string(line_);
-  }
+  std::string text() const;
 
  private:
   friend class Operand;
@@ -191,6 +186,17 @@ class Word {
   void (*append_)(std::string& to, const void* thing) = nullptr;
   std::int64_t number_ = 0;
 };
+inline void append(std::string& to, const Loc& loc) {
+  if (!loc.line()) return append(to, "an unknown line");
+  append(to, loc.file());
+  append(to, ':');
+  append(to, std::int64_t{loc.line()});
+}
+inline std::string Loc::text() const {
+  std::string text;
+  append(text, *this);
+  return text;
+}
 using Words = std::initializer_list<Word>;
 
 [[noreturn]] void fail(const At& at, Words what, Words hint = {});
@@ -429,6 +435,13 @@ constexpr std::int64_t to_integer(double x) {
 }
 constexpr std::int64_t Scalar::whole() const {
   return is_floating(dtype_) ? to_integer(real_) : whole_;
+}
+
+// Element i of a run of elements.
+inline void write_number(std::byte* data, DType dtype, std::int64_t i, const Scalar& number) {
+  with_type(dtype, [&](auto zero) {
+    reinterpret_cast<decltype(zero)*>(data)[i] = number.to<decltype(zero)>();
+  });
 }
 
 // Which type two operands have in common (PyTorch's rule). The kinds bool < integer < float are
@@ -976,10 +989,12 @@ void tell_let_go(const Tensor& tensor);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
-  std::string text = std::string(at.op) + ": ";
+  std::string text = at.op;
+  append(text, ": ");
   for (const Word& word : what) word.append_to(text);
-  text += " at " + line_of(at.loc).text();
-  if (hint.size() > 0) text += ". Hint: ";
+  append(text, " at ");
+  append(text, line_of(at.loc));
+  if (hint.size() > 0) append(text, ". Hint: ");
   for (const Word& word : hint) word.append_to(text);
   if (hint.size() == 0) text += ".";
   if (current.observer) tell_failed(current.observer, at, text);
@@ -1183,11 +1198,8 @@ inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc =
   for (const Scalar& number : numbers) kind = common_dtype(kind, number.dtype());
   const DType dtype = options.dtype.value_or(kind);
   Tensor x = begin_numbers("tensor", shape, dtype, options, loc);
-  with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = reinterpret_cast<T*>(x.elements().data);
-    for (const Scalar& number : numbers) *to++ = number.to<T>();
-  });
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    write_number(x.elements().data, dtype, static_cast<std::int64_t>(i), numbers[i]);
   return end_tensor(std::move(x), options, loc);
 }
 
@@ -1200,13 +1212,10 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_numbers("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
-  with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = reinterpret_cast<T*>(x.elements().data);
-    for (std::int64_t i = 0; i < x.numel(); ++i)
-      to[i] = kind == int64 ? Scalar(start.whole() + i * step.whole()).to<T>()
-                            : Scalar(start.real() + static_cast<double>(i) * step.real()).to<T>();
-  });
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    write_number(x.elements().data, dtype, i,
+                 kind == int64 ? Scalar(start.whole() + i * step.whole())
+                               : Scalar(start.real() + static_cast<double>(i) * step.real()));
   return end_tensor(std::move(x), options, loc);
 }
 inline Tensor arange(Scalar stop, TensorOptions options = {}, Loc loc = Loc::here()) {
@@ -1218,14 +1227,10 @@ inline Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions op
   const DType dtype = options.dtype.value_or(float32);
   Tensor x = begin_numbers("linspace", {std::int64_t{count}}, dtype, options, loc);
   const double step = count > 1 ? (stop.real() - start.real()) / static_cast<double>(count - 1) : 0;
-  with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = reinterpret_cast<T*>(x.elements().data);
-    for (std::int64_t i = 0; i < count; ++i)  // from both ends, so that both are exact
-      to[i] = Scalar(i < (count + 1) / 2 ? start.real() + static_cast<double>(i) * step
-                                         : stop.real() - static_cast<double>(count - 1 - i) * step)
-                  .to<T>();
-  });
+  for (std::int64_t i = 0; i < count; ++i)  // from both ends, so that both are exact
+    write_number(x.elements().data, dtype, i,
+                 i < (count + 1) / 2 ? start.real() + static_cast<double>(i) * step
+                                     : stop.real() - static_cast<double>(count - 1 - i) * step);
   return end_tensor(std::move(x), options, loc);
 }
 inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
@@ -2650,10 +2655,7 @@ inline View as_view(const void* number, DType dtype, const Shape& shape) {
 inline void fill(const View& y, Scalar value) {
   if (const Machine* other = machine(y.device)) return other->fill(y, value);
   alignas(8) std::byte number[8];
-  with_type(y.dtype, [&](auto zero) {
-    const auto converted = value.to<decltype(zero)>();
-    std::memcpy(number, &converted, sizeof converted);
-  });
+  write_number(number, y.dtype, 0, value);
   copy(y, as_view(number, y.dtype, y.shape));
 }
 
@@ -3970,12 +3972,8 @@ inline View broadcast_to(View view, const Shape& shape) {
 // A number as a view: one element, met again and again.
 class Constant {
  public:
-  Constant(Scalar number, DType dtype, const Shape& shape)
-      : view{bytes_, dtype, shape, Shape::filled(shape.size(), 0), cpu} {
-    with_type(dtype, [&](auto zero) {
-      const auto value = number.to<decltype(zero)>();
-      std::memcpy(bytes_, &value, sizeof value);
-    });
+  Constant(Scalar number, DType dtype, const Shape& shape) : view(as_view(bytes_, dtype, shape)) {
+    write_number(bytes_, dtype, 0, number);
   }
   Constant(const Constant&) = delete;
 
