@@ -20,7 +20,7 @@
 //       std::cout << x.grad() << "\n";  // tensor(7.)
 //     }
 //
-// It refuses to guess: a shape that does not fit, a type that would lose its fraction, a value that
+// It refuses to guess: a shape that does not fit, a write that would lose a fraction, a value that
 // was overwritten before its derivative was taken are errors that name the line of *your* file.
 //
 // The letters. In every rule, y is the output and a, b, c are the inputs in their order; dy is the
@@ -84,7 +84,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -100,6 +99,11 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#ifdef __FAST_MATH__
+#error \
+    "minitensor needs numbers that round as written, and NaN: write -O3 for -Ofast or -ffast-math"
+#endif
 
 namespace minitensor {
 
@@ -653,8 +657,8 @@ class Extent {
   std::int64_t value_;
 };
 
-// The first of several plain sizes, as in `zeros(3, 4)`. It takes the line along, because nothing
-// can follow a list of sizes.
+// The first of several plain sizes, as in `zeros(3, 4)`, and the index of x[0]. It takes the line
+// along, because nothing can follow a list of sizes.
 class First {
  public:
   template <Integer T>
@@ -699,7 +703,7 @@ struct TensorData : View {
   // on, the base counts it, and each view sees that its own node is out of date. (The function that
   // renews it comes with the first such write, so a program without one need not compile it.)
   Ref<TensorData> base;
-  std::uint32_t rewrites = 0;
+  std::atomic<std::uint32_t> rewrites{0};
   void (*renew_view)(const Tensor& view) = nullptr;
 
   struct Extras {  // what few tensors have
@@ -760,7 +764,8 @@ class [[nodiscard]] Tensor {
   template <class T = double>
   std::vector<T> to_vector() const;  // the elements in row-major order, converted
   template <class T>
-  T* data() const;  // of the first element; T must be the C++ type of the dtype
+  T* data(
+      Loc loc = Loc::here()) const;  // of the first element; T must be the C++ type of the dtype
 
   // ---- Change kind ----
   Tensor to(DType dtype, Loc loc = Loc::here()) const;
@@ -1028,7 +1033,7 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
            {"the inputs are on different devices: ", first->device().text(), " and ",
             x->device().text()},
            {"move one of them with .to(\"", first->device().text(), "\")"});
-    first = x;
+    if (!first) first = x;
   }
 }
 
@@ -1061,13 +1066,18 @@ inline void check_options(const Shape& shape, DType dtype, const TensorOptions& 
 inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
                            const TensorOptions& options, Loc loc) {
   check_options(shape, dtype, options, {op, loc});
-  return fresh(shape, dtype, options.device.value_or(cpu));
+  try {
+    return fresh(shape, dtype, options.device.value_or(cpu));
+  } catch (const Error& no_memory) {
+    fail({op, loc}, {no_memory.what()});
+  }
 }
 // For numbers that are written one by one: on the processor. They go to their device at the end.
 inline Tensor begin_numbers(const char* op, const Shape& shape, DType dtype,
                             const TensorOptions& options, Loc loc) {
-  check_options(shape, dtype, options, {op, loc});
-  return fresh(shape, dtype);
+  TensorOptions here = options;
+  check_device(std::exchange(here.device, cpu).value_or(cpu), {op, loc});
+  return begin_tensor(op, shape, dtype, here, loc);
 }
 inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
   if (const Device device = options.device.value_or(cpu); x.device() != device) {
@@ -1075,7 +1085,8 @@ inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
     copy(x.elements(), here.elements());
   }
   x.get().requires_grad = options.requires_grad;
-  if (current.observer) tell_made(x, line_of(loc));
+  const Loc line = line_of(loc);
+  if (current.observer) tell_made(x, line);
   return x;
 }
 
@@ -1169,7 +1180,8 @@ class Nested {
   // Appends the numbers, which have to fill this shape.
   void append_to(std::vector<Scalar>& numbers, const Shape& shape, int depth, const At& at) const {
     const bool leaf = depth == shape.size();
-    if (is_list_ == leaf || (is_list_ && size() != shape[depth]))
+    const bool too_flat = values_ && depth + 1 != shape.size();
+    if (is_list_ == leaf || too_flat || (is_list_ && size() != shape[depth]))
       fail(at, {"the nested list is ragged: its rows have different lengths"});
     if (leaf) numbers.push_back(number_);
     for (std::int64_t i = 0; values_ && i < count_; ++i) numbers.push_back(value_at_(values_, i));
@@ -1208,7 +1220,9 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
                      Loc loc = Loc::here()) {
   const At at{"arange", loc};
   const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
-  const double length = std::ceil((stop.real() - start.real()) / step.real());
+  const double distance = kind == int64 ? static_cast<double>(stop.whole() - start.whole())
+                                        : stop.real() - start.real();
+  const double length = std::ceil(distance / step.real());
   if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_numbers("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
@@ -1284,9 +1298,10 @@ inline bool Tensor::shares_storage_with(const Tensor& other) const {
   return get().storage.get() == other.get().storage.get();
 }
 template <class T>
-T* Tensor::data() const {
+T* Tensor::data(Loc loc) const {
+  check_together({"data", loc}, {this});
   if (dtype_of<T>() != dtype() || sizeof(T) != bytes_of(dtype()))
-    fail({"data", current.last_line}, {"the elements are ", dtype()});
+    fail({"data", loc}, {"the elements are ", dtype()});
   return reinterpret_cast<T*>(elements().data);
 }
 
@@ -1318,7 +1333,13 @@ T Tensor::item(Loc loc) const {
   if (numel() != 1)
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
          {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
-  return device() == minitensor::cpu ? first_of(elements()).to<T>() : cpu().item<T>(loc);
+  const bool here = device() == minitensor::cpu;
+  const Scalar number = first_of(here ? elements() : dense_copy(*this, dtype()).elements());
+  if constexpr (Integer<T>)
+    if (!is_floating(dtype()) && static_cast<std::int64_t>(number.to<T>()) != number.whole())
+      fail({"item", loc}, {number.whole(), " does not fit into the type that was asked for"},
+           {"ask for item<std::int64_t>()"});
+  return number.to<T>();
 }
 
 inline const Tensor& Tensor::named(const std::string& name) const& {
@@ -1356,6 +1377,7 @@ inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
     fail({"set_grad", loc}, {"the gradient of a ", shape(), " tensor has its shape and dtype, not ",
                              grad.shape(), " ", grad.dtype()});
   if (!grad.defined()) return zero_grad();
+  check_together({"set_grad", loc}, {this, &grad});
   const Tensor before = this->grad();
   {
     const Quiet quiet;
@@ -1612,8 +1634,8 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
   }
 }
 
-// Adds an axis inside the others, or lets the last one swallow it: that goes if one step of the
-// outer axis is as long as all steps of the inner one, in every view.
+// Adds an innermost axis. If in every view one step of the axis before it equals this axis's whole
+// length, the two lie end to end in memory and become one.
 inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) {
   if (size == 1) return;
   bool merges = axes > 0;
@@ -1876,6 +1898,7 @@ inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* b
 // the row lies in a cache line of its own, and by the time its neighbours are wanted, the line is
 // gone. Returns the axis along which the neighbours lie; -1 if a view is not like that.
 inline int across(const Walk& walk, int v) {
+  if (walk.numel() == 0) return -1;
   const int last = walk.axes - 1;
   for (int axis = 0; axis < last; ++axis)
     if (walk.bytes[v] >= 4 && walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64 &&
@@ -1929,6 +1952,10 @@ inline Ref<Storage> laid_out(Walk& walk, int v) {
   copying.bytes[0] = copying.bytes[1] = walk.bytes[v];
   std::int64_t step = walk.bytes[v];
   for (int axis = walk.axes - 1; axis >= 0; --axis) {
+    if (axis < walk.axes - 1 && walk.steps[axis][v] == 0) {  // repeated: once is enough
+      copying.erase_axis(axis);
+      continue;
+    }
     copying.steps[axis][1] = walk.steps[axis][v];
     copying.steps[axis][0] = walk.steps[axis][v] = step;
     step *= walk.sizes[axis];
@@ -2440,9 +2467,8 @@ inline void release_on(Device device, std::byte* data) { machine(device)->releas
 #define MINITENSOR_KEEPS_BLOCKS 1
 #endif
 
-// Sizes go up in steps of 64 bytes to 256, then in four steps per doubling: 320, 384, 448, 512,
-// 640,
-// ... So a block is at most a quarter larger than it must be.
+// Up to 256 bytes a size is a multiple of 64. Beyond, there are four sizes per doubling (320, 384,
+// 448, 512, 640, ...), so at most a quarter is wasted.
 struct BlockSize {
   explicit constexpr BlockSize(std::size_t wanted) {
     const std::size_t lines = wanted > 64 ? (wanted - 1) / 64 : 0;  // cache lines, less one
@@ -2662,12 +2688,12 @@ inline void fill(const View& y, Scalar value) {
 // ---- Many numbers into one ----------------------------------------------------------------------
 
 // A fold for one dtype. `Wide` is the type of the results while they grow: double for float32, so
-// that a million numbers can be added up and nothing is lost.
+// that a long sum does not drift.
 template <class F, class T>
 struct FoldBody {
   using Wide = typename F::template Wide<T>;
-  // Four numbers as one. A sum of four needs no double yet: three of four conversions are saved,
-  // and what is lost lies in the last place of a float32.
+  // Four numbers as one. They are added in float32 first, which rounds like any float32 sum, to the
+  // last place of the largest of them, and saves three of four conversions.
   MINITENSOR_INLINE Wide four(T a, T b, T c, T d) {
     if constexpr (std::is_same_v<F, formula::Sum> && Real<T>)
       return converted<Wide>((a + b) + (c + d));
@@ -2753,12 +2779,12 @@ struct Folding {
     if (m.step == bytes && (m.size >= 16 || n.size == 1))
       for (std::int64_t i = 0; i < n.size; ++i) {
         std::byte *result = results + i * wide, *line = from + i * n.step;
-        fold.line ? fold.line(m.size, result, line) : text(result, line, 1, m.size);
+        fold.line ? fold.line(m.size, result, line) : short_rows(result, line, 1, m.size);
       }
     else if (n.step != bytes)
       spaced_rows(results, from, n, m);
     else if (n.size <= 16 && m.step == n.size * bytes)
-      text(results, from, n.size, m.size);
+      short_rows(results, from, n.size, m.size);
     else
       fold.rows(n.size, m.size, results, from, m.step);
   }
@@ -2771,7 +2797,7 @@ struct Folding {
   }
   // Short rows, one after the other as in [100000, 3], are read as longer ones: as many as fit into
   // 32 numbers become one row, and their results are joined at the end.
-  void text(std::byte* results, std::byte* from, std::int64_t n, std::int64_t m) const {
+  void short_rows(std::byte* results, std::byte* from, std::int64_t n, std::int64_t m) const {
     const std::int64_t times = 32 / n, columns = n * times, whole = m / times;
     alignas(64) std::byte parts[32 * sizeof(double)];
     begin(parts, columns);
@@ -3162,7 +3188,7 @@ struct Input {
   Shape shape;
 };
 struct Saved {
-  char letter = 0;
+  char letter = 0;             // or v and o: a view and its base, for their geometry
   Tensor tensor;               // without history, so that no tensor and node can hold each other
   std::int64_t version = 0;    // when it was saved; a later one means that it was overwritten
   bool geometry_only = false;  // shape and strides are of interest, the values are not
@@ -3235,10 +3261,7 @@ inline std::int64_t live_nodes() { return node_count.load(); }
 inline Node::Node(const Recipe& r, const Given& g, Loc l) : recipe(r), given(g), loc(l) {
   node_count.fetch_add(1, std::memory_order_relaxed);
 }
-inline Node::~Node() {
-  if (retaining) retaining->retains_grad = false;
-  node_count.fetch_sub(1, std::memory_order_relaxed);
-}
+inline Node::~Node() { node_count.fetch_sub(1, std::memory_order_relaxed); }
 
 // Letting go of a node lets go of its inputs' nodes, and so on: a chain of a million would need a
 // million nested calls. So a node that dies while another is being deleted waits in a list.
@@ -3440,9 +3463,9 @@ class [[nodiscard]] OneAtATime {
   std::atomic_flag& door_;
 };
 
-// Everything that the roots depend on, by falling number. Marks in nodes and leaves say who has met
-// them already: threads that share a graph may not look at the same moment. What is met waits in a
-// list for its turn; the call stack would not be deep enough for a million nodes.
+// Everything that the roots depend on, by falling number. Each search leaves its mark in the nodes
+// and leaves that it has met, so only one thread may search at a time (`marking`). The nodes still
+// to visit stand in a list and not on the call stack, which a million nodes would overflow.
 struct Found {
   struct Place {
     Id id;
@@ -3568,9 +3591,9 @@ class Rule {
 
 // " by add_ at line.cpp:7", for a message about a value that is gone.
 inline std::string last_write(const Storage& storage) {
-  return storage.written_by ? std::string(", written by ") + storage.written_by + " at " +
-                                  storage.written_at.text()
-                            : "";
+  return storage.written_by ? std::string(" (by ") + storage.written_by + " at " +
+                                  storage.written_at.text() + "); it was used"
+                            : "; it was used";
 }
 
 // The tensor that was saved, as it was then. In a pass that is itself recorded it gets its history
@@ -3615,7 +3638,7 @@ inline Tensor fold_to(const Tensor& gradient, const Shape& shape, const At& at) 
   if (broadcast_shapes(gradient.shape(), shape, at) != gradient.shape())
     fail(at, {"its rule gives a gradient ", gradient.shape(), " to an input ", shape});
   const Shape axes = folded_axes(gradient.shape(), shape);
-  const Tensor folded = axes.empty() ? gradient : gradient.sum(axes);
+  const Tensor folded = gradient.sum(axes);
   return folded.shape() == shape ? folded : folded.reshape(shape);
 }
 
@@ -3730,8 +3753,8 @@ inline bool Pass::owes(const Station& station) const {
 inline void Pass::check_not_used_up(const Node& node) const {
   if (node.released)
     fail({"backward", loc_},
-         {"an earlier pass has used up this graph (what ", node.facts().name, " of ",
-          node.loc.text(), " had saved is gone)"},
+         {"an earlier pass, perhaps one that failed, has used up this graph (what ",
+          node.facts().name, " of ", node.loc.text(), " had saved is gone)"},
          {"write backward({.retain_graph = true}) the first time"});
 }
 
@@ -3808,21 +3831,22 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
 // Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
 inline void Pass::land(TensorData& leaf, Tensor gradient) const {
   static std::atomic_flag landing;  // threads with graphs of their own may share a leaf
-  const OneAtATime alone(landing);
-  const Quiet quiet;
-  const Pin pin(loc_);
-  const Tensor old(leaf.grad);
-  const Tensor before = watcher_ && old.defined() ? old.clone() : old;
-  if (!old.defined()) {
-    const bool ours_alone = gradient.handle().only_one() && gradient.get().storage.only_one();
-    const Tensor fresh =
-        ours_alone && gradient.is_contiguous() ? std::move(gradient) : gradient.clone(loc_);
-    leaf.grad = fresh.handle();
-  } else if (options_.create_graph) {
-    leaf.grad = (old + gradient).handle();
-  } else {
-    zip<formula::Add>(old.elements(), old.elements(), gradient.elements());
-    note_write(old, "backward", loc_);
+  Tensor before;
+  {
+    const OneAtATime alone(landing);
+    const Quiet quiet;
+    const Pin pin(loc_);
+    const Tensor old(leaf.grad);
+    before = watcher_ && old.defined() ? old.clone() : old;
+    if (!old.defined()) {
+      const bool ours_alone = gradient.handle().only_one() && gradient.get().storage.only_one();
+      leaf.grad = (ours_alone && gradient.is_contiguous() ? gradient : gradient.clone()).handle();
+    } else if (options_.create_graph) {
+      leaf.grad = (old + gradient).handle();
+    } else {
+      zip<formula::Add>(old.elements(), old.elements(), gradient.elements());
+      note_write(old, "backward", loc_);
+    }
   }
   if (watcher_) tell_landed(watcher_, number_, Tensor(Ref<TensorData>(&leaf)), before);
 }
@@ -3841,6 +3865,7 @@ inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at
     fill(one.elements(), 1);
     return one;
   }
+  check_together(at, {&y, &gradient});
   if (gradient.shape() != y.shape())
     fail(at, {"the gradient has shape ", gradient.shape(), ", and the tensor ", y.shape()});
   return gradient.dtype() == y.dtype() ? gradient : gradient.to(y.dtype(), at.loc);
@@ -3852,6 +3877,9 @@ inline void Tensor::backward(const Tensor& gradient, BackwardOptions options, Lo
   GradOptions how;
   how.retain_graph = options.retain_graph || options.create_graph;
   how.create_graph = options.create_graph;
+  if (options.create_graph)
+    warn({"backward", loc}, "with create_graph a leaf and its gradient hold each other",
+         "take grad(y, x, {.create_graph = true}), or call zero_grad() at the end");
   Pass(roots, seeds, nullptr, how, loc).run();
 }
 inline void Tensor::backward(BackwardOptions options, Loc loc) const {
@@ -3863,6 +3891,7 @@ inline std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
                                 const std::vector<Tensor>& inputs, GradOptions options = {},
                                 Loc loc = Loc::here()) {
   const At at{"grad", loc};
+  if (inputs.empty()) fail(at, {"there is no input to take the gradient of"});
   if (!options.grad_outputs.empty() && options.grad_outputs.size() != outputs.size())
     fail(at, {"there are ", options.grad_outputs.size(), " grad_outputs for ", outputs.size(),
               " outputs"});
@@ -3898,11 +3927,18 @@ template <class F>
 void Tensor::register_hook(F hook, Loc loc) const {
   if (!requires_grad())
     fail({"register_hook", loc}, {"this tensor does not require grad, so no gradient will come"});
-  Hook wrapped = [hook = std::move(hook)](const Tensor& gradient) mutable {
-    if constexpr (std::is_void_v<decltype(hook(gradient))>)
-      return hook(gradient), Tensor();
+  // A pass calls copies of its hooks; what a hook remembers is kept once, for all of them.
+  struct Kept {
+    explicit Kept(F&& f) : hook(std::move(f)) {}
+    static void destroy(Kept* kept) { delete kept; }
+    std::atomic<int> handles{0};
+    F hook;
+  };
+  Hook wrapped = [kept = Ref<Kept>::make(std::move(hook))](const Tensor& gradient) {
+    if constexpr (std::is_void_v<decltype(kept->hook(gradient))>)
+      return kept->hook(gradient), Tensor();
     else
-      return Tensor(hook(gradient));
+      return Tensor(kept->hook(gradient));
   };
   if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
   if (!get().extras) get().extras = Ref<TensorData::Extras>::make();
@@ -5119,7 +5155,7 @@ inline Tensor view_of(const Tensor& x, const Shape& shape, const Shape& strides,
   Ref<TensorData> to =
       Ref<TensorData>::make(View{first, from.dtype, shape, strides, from.device}, from.storage);
   to->base = from.base ? from.base : x.handle();
-  to->rewrites = to->base->rewrites;
+  to->rewrites = to->base->rewrites.load();
   return Tensor(std::move(to));
 }
 
@@ -5673,10 +5709,12 @@ inline void note_write(const Tensor& x, const char* by, Loc loc) {
 
 inline void check_writable(const Tensor& x, const At& at) {
   const TensorData& r = x.get();
-  for (int i = 0; i < r.shape.size(); ++i)
-    if (r.strides[i] == 0 && r.shape[i] > 1)
-      fail(at, {"several elements of this expanded tensor ", r.shape, " are one place in memory"},
-           {"clone() it first"});
+  for (const View* view : {static_cast<const View*>(&r), static_cast<const View*>(r.base.get())})
+    for (int i = 0; view && i < view->shape.size(); ++i)
+      if (view->strides[i] == 0 && view->shape[i] > 1)
+        fail(at,
+             {"several elements of this expanded tensor ", view->shape, " are one place in memory"},
+             {"clone() it first"});
   if (!current.grad_enabled) return;
   if (r.requires_grad)
     fail(at, {"a leaf that requires grad is written in place, and the graph could not tell"},
@@ -5691,20 +5729,25 @@ inline void check_writable(const Tensor& x, const At& at) {
 
 // A view whose base was written to through another view takes its history anew from the base.
 inline void renew(const Tensor& view) {
+  static std::atomic_flag renewing;  // two threads may be the first to use it
   static constexpr const Recipe& recipe = recipe_of<rule::AsStrided>;
   TensorData& r = view.get();
   const Tensor base(r.base);
   Tensor x = view;
   const Tensor* inputs[] = {&base};
-  if (!base.requires_grad()) {
-    set_node(r, {});
-  } else {
-    attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {},
-                nullptr);
-    save(*r.node, 'v', alias_of(view), true);
-    save(*r.node, 'o', alias_of(base), true);
+  {
+    const OneAtATime alone(renewing);
+    if (r.rewrites == r.base->rewrites) return;
+    if (!base.requires_grad()) {
+      set_node(r, {});
+    } else {
+      attach_node(recipe, x, inputs, r.base->node ? r.base->node->loc : current.last_line, {},
+                  nullptr);
+      save(*r.node, 'v', alias_of(view), true);
+      save(*r.node, 'o', alias_of(base), true);
+    }
+    r.rewrites = r.base->rewrites.load();
   }
-  r.rewrites = r.base->rewrites;
   if (current.observer && r.node)
     tell_op(r.node.get(), *recipe.facts, {}, inputs, x, nullptr, r.node->loc);
 }
@@ -6026,8 +6069,8 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
 // The usual generator is a machine that takes steps: the thousandth number comes after 999 others,
 // and many processors cannot share it. Philox is a function instead: it scrambles a counter so well
 // that the results pass the known tests of randomness (but guard no secrets: not for passwords).
-// Anybody can have the thousandth number at once. So a tensor is filled in any order or in
-// parallel, on the CPU or on a GPU, and a seed means the same numbers everywhere.
+// Anybody can have the thousandth number at once. So a tensor could be filled in any order, in
+// parallel, on any machine, and a seed would still mean the same numbers.
 //
 // The key is the seed. The counter is the number of the call (each call that fills a tensor takes
 // the next) and the number of the block within this call. All three have 64 bits.
@@ -6226,8 +6269,10 @@ inline void fill_permutation(const View& y, Generator& generator) {
 
 // ---- Random tensors -----------------------------------------------------------------------------
 
+// Each thread has a generator of its own, and all begin with the same seed: threads that are to
+// draw different numbers call manual_seed first.
 inline constinit thread_local Generator default_generator;
-// The numbers that follow are those of this seed, on every machine.
+// The numbers that follow on this thread are those of this seed, on every machine.
 inline void manual_seed(std::uint64_t seed) { default_generator = Generator(seed); }
 
 inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) {
@@ -6343,7 +6388,14 @@ inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
     if (x.dtype() != float64)
       fail(at, {"an input is ", x.dtype(), ", too coarse for small differences"},
            {"make it with {.dtype = float64}"});
+    for (int i = 0; i < x.dim(); ++i)
+      if (x.stride(i) == 0 && x.size(i) > 1)
+        fail(at, {"several elements of an expanded input are one place in memory"},
+             {"clone() it first"});
   }
+  if (wanted.empty())
+    fail(at, {"no input requires grad, so there is nothing to check"},
+         {"make one with {.dtype = float64, .requires_grad = true}"});
   GradOptions how;
   how.allow_unused = true;
   const Tensor total = weighted_sum(f(inputs), loc);
@@ -6378,7 +6430,9 @@ inline bool gradgradcheck(const Function& f, const std::vector<Tensor>& inputs,
     GradOptions how;
     how.create_graph = how.allow_unused = true;
     Tensor total = zeros({}, {.dtype = float64});
-    for (const Tensor& g : grad({weighted_sum(f(xs), loc)}, wanted, how, loc))
+    const Tensor y = weighted_sum(f(xs), loc);
+    if (!y.requires_grad()) return total;  // a constant
+    for (const Tensor& g : grad({y}, wanted, how, loc))
       if (g.defined()) total = add(total, Operand(weighted_sum(g, loc), loc));
     return total;
   };
@@ -6400,7 +6454,6 @@ class AnomalyMode {  // while it lives, a pass stops at the first gradient that 
 };
 
 inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
-  const Quiet quiet;
   for (double g : gradient.to_vector())
     if (std::isnan(g))
       fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
@@ -6529,6 +6582,7 @@ struct Graph {
 
 inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
   check_together({"graph", loc}, {&root});
+  static_cast<void>(root.node());  // brought up to date before anything is marked
   const OneAtATime alone(marking);
   Found found({root}, next_id());
   Graph g;

@@ -274,10 +274,40 @@ TEST_CASE("a second pass is refused, and the sentence says how to allow it") {
   const Tensor z = y.sum();
   z.backward();
   CHECK(error_of([&] { z.backward(); }) ==
-        "backward: an earlier pass has used up this graph (what mul of test_autograd.cpp:" + line +
+        "backward: an earlier pass, perhaps one that failed, has used up this graph (what mul of "
+        "test_autograd.cpp:" +
+            line +
             " had saved is gone) at HERE. Hint: write backward({.retain_graph = true}) the first "
             "time");
   CHECK(values(x.grad()) == Values{2, 4});
+}
+
+TEST_CASE("what a hook remembers lasts from one pass to the next") {
+  const Tensor x = leaf(2.0);
+  std::vector<int> seen;
+  x.register_hook([&seen, n = 0](const Tensor&) mutable { seen.push_back(++n); });
+  for (int pass = 0; pass < 3; ++pass) (x * x).backward();
+  CHECK(seen == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("a watcher may start a pass of its own when a gradient lands") {
+  struct Watcher : Observer {
+    void landed(std::int64_t, const Tensor&, const Tensor&, const Tensor&) override {
+      if (std::exchange(done, true)) return;
+      const EnableGrad recording;
+      const Tensor own = leaf(3.0);
+      (own * own).backward();
+      gradient = own.grad().item();
+    }
+    bool done = false;
+    double gradient = 0;
+  } watcher;
+  observe(&watcher);
+  const Tensor x = leaf(2.0);
+  (x * x).backward();
+  observe(nullptr);
+  CHECK(watcher.gradient == 6);
+  CHECK(x.grad().item() == 4);
 }
 
 TEST_CASE("a second pass is refused before any gradient has changed") {

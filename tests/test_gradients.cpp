@@ -368,6 +368,22 @@ TEST_CASE("gradcheck names the element where a rule is wrong") {
         "4.944272 at HERE.");
 }
 
+TEST_CASE("gradcheck refuses what it could not check") {
+  const Tensor plain = tensor({1., 2.}, {.dtype = float64});
+  CHECK(error_of([&] { return gradcheck([](const Tensor& a) { return a * 3; }, plain); }) ==
+        "gradcheck: no input requires grad, so there is nothing to check at HERE. Hint: make one "
+        "with {.dtype = float64, .requires_grad = true}");
+  const Tensor x = tensor(2.0, {.dtype = float64, .requires_grad = true});
+  CHECK(error_of([&] { return gradcheck([](const Tensor& a) { return a * a; }, x.expand({3})); }) ==
+        "gradcheck: several elements of an expanded input are one place in memory at HERE. "
+        "Hint: clone() it first");
+}
+
+TEST_CASE("a constant has second derivatives, too: they are 0") {
+  const Tensor x = tensor(2.0, {.dtype = float64, .requires_grad = true});
+  CHECK(gradgradcheck([](const std::vector<Tensor>& in) { return in[0].detach() * 2; }, {x}));
+}
+
 TEST_CASE("gradcheck wants float64") {
   const Tensor x = leaf({1., 2.});
   CHECK(error_of([&] { return gradcheck([](const Tensor& a) { return a * a; }, x); }) ==

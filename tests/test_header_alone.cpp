@@ -73,6 +73,14 @@ TEST_CASE("two files of one program can both include the header") {
   CHECK(shell::run((folder / "prog").string()).out == "4\n");
 }
 
+TEST_CASE("flags that give up NaN and rounding are refused, with what to write instead") {
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "prog.cpp", program);
+  const auto compiled = compile(folder, COMPILER, "-Ofast -fsyntax-only prog.cpp");
+  CHECK(compiled.exit_code != 0);
+  CHECK(compiled.err.find("write -O3 for -Ofast or -ffast-math") != std::string::npos);
+}
+
 // How long it takes is told here and by ./run bench: a time depends on what else the machine does.
 TEST_CASE("a small program costs at most 400 MB to compile with g++ -O2") {
   if (!is_there("g++")) return;

@@ -59,6 +59,21 @@ TEST_CASE("two threads may go through one graph that both retain") {
   CHECK(second == "");
 }
 
+TEST_CASE("two threads may be the first to use a view after a write to its base") {
+  for (int i = 0; i < 50; ++i) {
+    const Tensor x = leaf({1., 2.}, float64);
+    const Tensor base = x * 1;
+    const Tensor view = base[0];
+    base.mul_(3);
+    Tensor results[2];
+    std::thread one([&] { results[0] = view * 2; }), two([&] { results[1] = view * 2; });
+    one.join();
+    two.join();
+    for (const Tensor& result : results)
+      CHECK(values(grad(result, x, {.retain_graph = true})[0]) == Values{6, 0});
+  }
+}
+
 TEST_CASE("grad mode belongs to a thread") {
   NoGrad guard;
   bool elsewhere = false;

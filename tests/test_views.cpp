@@ -332,6 +332,34 @@ TEST_CASE("nested lists make shapes and dtypes") {
   CHECK(refused([] { return tensor({1, {2, 3}}); }));
 }
 
+TEST_CASE("a vector among nested lists must stand as deep as the others") {
+  const std::string ragged =
+      "tensor: the nested list is ragged: its rows have different lengths at HERE.";
+  CHECK(error_of([] { return tensor({{{1., 2.}, {3., 4.}}, std::vector{5., 6.}}); }) == ragged);
+  CHECK(error_of([] { return tensor({{{}, {}}, std::vector{5., 6.}}); }) == ragged);
+  CHECK(tensor({std::vector{1, 2}, std::vector{3, 4}}).shape() == Shape(2, 2));
+}
+
+TEST_CASE("an empty batch of transposed matrices is copied and added") {
+  CHECK(zeros({0, 16, 16}).transpose(1, 2).clone().shape() == Shape(0, 16, 16));
+  const Tensor x = zeros({0, 64, 64});
+  CHECK((x + x.transpose(1, 2)).shape() == Shape(0, 64, 64));
+  CHECK(x.transpose(1, 2).sum({0}).sum().item() == 0);
+}
+
+TEST_CASE("a range of large integers has as many numbers as it says") {
+  const Tensor x = arange(9007199254740993, 9007199254740995);  // 2^53 + 1, no double
+  CHECK(x.shape() == Shape(2));
+  CHECK(x[0].item<std::int64_t>() == 9007199254740993);
+}
+
+TEST_CASE("item() refuses a type that is too small for the number") {
+  CHECK(tensor(3000000000).item<std::int64_t>() == 3000000000);
+  CHECK(error_of([] { return tensor(3000000000).item<int>(); }) ==
+        "item: 3000000000 does not fit into the type that was asked for at HERE. Hint: ask for "
+        "item<std::int64_t>()");
+}
+
 TEST_CASE("the usual tensors are made, with sizes as a list or as plain numbers") {
   CHECK(ints(zeros(2, 2)) == std::vector<int>{0, 0, 0, 0});
   CHECK(ones({2}).dtype() == float32);
