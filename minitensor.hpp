@@ -845,6 +845,39 @@ class [[nodiscard]] Tensor {
   Tensor relu(Loc loc = Loc::here()) const;
   Tensor maximum(const Tensor& other, Loc loc = Loc::here()) const;
   Tensor minimum(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor exp2(Loc loc = Loc::here()) const;
+  Tensor expm1(Loc loc = Loc::here()) const;
+  Tensor log2(Loc loc = Loc::here()) const;
+  Tensor log10(Loc loc = Loc::here()) const;
+  Tensor log1p(Loc loc = Loc::here()) const;
+  Tensor rsqrt(Loc loc = Loc::here()) const;
+  Tensor reciprocal(Loc loc = Loc::here()) const;
+  Tensor tan(Loc loc = Loc::here()) const;
+  Tensor asin(Loc loc = Loc::here()) const;
+  Tensor acos(Loc loc = Loc::here()) const;
+  Tensor atan(Loc loc = Loc::here()) const;
+  Tensor sinh(Loc loc = Loc::here()) const;
+  Tensor cosh(Loc loc = Loc::here()) const;
+  Tensor erf(Loc loc = Loc::here()) const;
+  Tensor floor(Loc loc = Loc::here()) const;
+  Tensor ceil(Loc loc = Loc::here()) const;
+  Tensor round(Loc loc = Loc::here()) const;
+  Tensor trunc(Loc loc = Loc::here()) const;
+  Tensor atan2(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor fmod(const Operand& other) const;
+  Tensor remainder(const Operand& other) const;
+  Tensor floor_divide(const Operand& other) const;
+  Tensor lerp(const Tensor& end, const Operand& weight) const;
+  Tensor clamp(struct ClampOptions options, Loc loc = Loc::here()) const;
+  Tensor clamp(Scalar min, Scalar max, Loc loc = Loc::here()) const;
+  Tensor clamp(const Tensor& min, const Tensor& max, Loc loc = Loc::here()) const;
+  Tensor isnan(Loc loc = Loc::here()) const;
+  Tensor isinf(Loc loc = Loc::here()) const;
+  Tensor isfinite(Loc loc = Loc::here()) const;
+  Tensor logical_and(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor logical_or(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor logical_xor(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor logical_not(Loc loc = Loc::here()) const;
 
   // ---- In place ----
   const Tensor& add_(const Operand& other) const;
@@ -919,6 +952,11 @@ struct GradOptions {
 
 struct ValuesIndices {
   Tensor values, indices;
+};
+
+struct ClampOptions {
+  ByName by_name = ByName();
+  std::optional<Scalar> min = {}, max = {};
 };
 
 // What stands beside an operator: a tensor or a number, with the line of the source. It is made by
@@ -2263,6 +2301,155 @@ struct Erf {
     return std::erf(a);
   }
 };
+struct Log2 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log2(a);
+  }
+};
+struct Log10 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log10(a);
+  }
+};
+struct Rsqrt {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return T(1) / std::sqrt(a);
+  }
+};
+struct Reciprocal {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return T(1) / a;
+  }
+};
+struct Tan {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::tan(a);
+  }
+};
+struct Asin {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::asin(a);
+  }
+};
+struct Acos {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::acos(a);
+  }
+};
+struct Atan {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::atan(a);
+  }
+};
+struct Sinh {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sinh(a);
+  }
+};
+struct Cosh {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::cosh(a);
+  }
+};
+// Integers are whole already.
+struct Floor {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::floor(a);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a;
+  }
+};
+struct Ceil {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::ceil(a);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a;
+  }
+};
+struct Round {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::nearbyint(a);  // a half goes to the even neighbour
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a;
+  }
+};
+struct Trunc {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::trunc(a);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a) {
+    return a;
+  }
+};
+struct Atan2 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::atan2(a, b);
+  }
+};
+// Four ways to divide and to round. The integers' divisor is not 0 (chapter 10 sees to that); and
+// -1 is a case of its own, because the smallest integer divided by it does not fit.
+struct Fmod {  // what is left has the sign of a
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::fmod(a, b);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return b == 0 || b == -1 ? T(0) : a % b;
+  }
+};
+struct Remainder {  // what is left has the sign of b
+  template <class T>
+  requires(!Truth<T>) MINITENSOR_FORMULA T of(T a, T b) {
+    const T left = Fmod::of(a, b);
+    return left != 0 && (left < 0) != (b < 0) ? left + b : left;
+  }
+};
+struct TruncDivide {  // towards zero
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::trunc(a / b);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return b == 0 ? T(0) : b == -1 ? Neg::of(a) : a / b;
+  }
+};
+struct FloorDivide {  // down. A quotient just below a whole number must not be rounded up to it
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    if (b == 0) return a / b;
+    const T left = std::fmod(a, b);
+    const T below = left != 0 && (left < 0) != (b < 0) ? T(1) : T(0);
+    return std::nearbyint((a - left) / b) - below;
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return TruncDivide::of(Sub::of(a, Remainder::of(a, b)), b);
+  }
+};
 struct Equal {
   template <class T>
   MINITENSOR_FORMULA bool of(T a, T b) {
@@ -2380,10 +2567,11 @@ struct List {
     return found ? i : -1;
   }
 };
-using Every =
-    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp, Expm1, Log,
-         Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Equal, NotEqual, Less, LessEqual, Greater,
-         GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All>;
+using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp,
+                   Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Equal, NotEqual, Less,
+                   LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any,
+                   All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor,
+                   Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
 template <class F>
 constexpr int number_of = Every::index_of<F>();
 
@@ -4511,6 +4699,224 @@ inline Tensor tanh(const Tensor& x, Loc loc = Loc::here()) { return x.tanh(loc);
 inline Tensor sigmoid(const Tensor& x, Loc loc = Loc::here()) { return x.sigmoid(loc); }
 inline Tensor relu(const Tensor& x, Loc loc = Loc::here()) { return x.relu(loc); }
 
+// ---- More functions of one input ----------------------------------------------------------------
+
+namespace rule {
+struct Expm1 : Elementwise {
+  using Formula = formula::Expm1;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "expm1",
+                                  .symbol = "eᵃ−1",
+                                  .formula = "exp(a) - 1",
+                                  .derivatives = {"dy * (y + 1)"},
+                                  .node = "Expm1Backward0"};
+  void backward() { give(0, dy * (y() + 1)); }
+};
+struct Log1p : Elementwise {
+  using Formula = formula::Log1p;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "log1p",
+                                  .symbol = "log1p",
+                                  .formula = "log(1 + a)",
+                                  .derivatives = {"dy / (1 + a)"},
+                                  .node = "Log1PBackward0"};
+  void backward() { give(0, dy / (1 + a())); }
+};
+struct Log2 : Elementwise {
+  using Formula = formula::Log2;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "log2",
+                                  .symbol = "log₂",
+                                  .formula = "log(a) / log(2)",
+                                  .derivatives = {"dy / (a * log(2))"},
+                                  .node = "Log2Backward0"};
+  void backward() { give(0, dy / (a() * std::log(2.0))); }
+};
+struct Log10 : Elementwise {
+  using Formula = formula::Log10;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "log10",
+                                  .symbol = "log₁₀",
+                                  .formula = "log(a) / log(10)",
+                                  .derivatives = {"dy / (a * log(10))"},
+                                  .node = "Log10Backward0"};
+  void backward() { give(0, dy / (a() * std::log(10.0))); }
+};
+struct Rsqrt : Elementwise {
+  using Formula = formula::Rsqrt;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "rsqrt",
+                                  .symbol = "1/√",
+                                  .formula = "1 / sqrt(a)",
+                                  .derivatives = {"-dy * y^3 / 2"},
+                                  .node = "RsqrtBackward0"};
+  void backward() { give(0, -dy * y().pow(3) / 2); }
+};
+struct Reciprocal : Elementwise {
+  using Formula = formula::Reciprocal;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "reciprocal",
+                                  .symbol = "1/a",
+                                  .formula = "1 / a",
+                                  .derivatives = {"-dy * y * y"},
+                                  .node = "ReciprocalBackward0"};
+  void backward() { give(0, -dy * y() * y()); }
+};
+struct Tan : Elementwise {
+  using Formula = formula::Tan;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "tan",
+                                  .symbol = "tan",
+                                  .formula = "tan(a)",
+                                  .derivatives = {"dy * (1 + y * y)"},
+                                  .node = "TanBackward0"};
+  void backward() { give(0, dy * (1 + y() * y())); }
+};
+struct Asin : Elementwise {
+  using Formula = formula::Asin;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "asin",
+                                  .symbol = "asin",
+                                  .formula = "asin(a)",
+                                  .derivatives = {"dy / sqrt(1 - a * a)"},
+                                  .node = "AsinBackward0"};
+  void backward() { give(0, dy * (1 - a() * a()).rsqrt()); }
+};
+struct Acos : Elementwise {
+  using Formula = formula::Acos;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "acos",
+                                  .symbol = "acos",
+                                  .formula = "acos(a)",
+                                  .derivatives = {"-dy / sqrt(1 - a * a)"},
+                                  .node = "AcosBackward0"};
+  void backward() { give(0, -dy * (1 - a() * a()).rsqrt()); }
+};
+struct Atan : Elementwise {
+  using Formula = formula::Atan;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "atan",
+                                  .symbol = "atan",
+                                  .formula = "atan(a)",
+                                  .derivatives = {"dy / (1 + a * a)"},
+                                  .node = "AtanBackward0"};
+  void backward() { give(0, dy / (1 + a() * a())); }
+};
+struct Sinh : Elementwise {
+  using Formula = formula::Sinh;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "sinh",
+                                  .symbol = "sinh",
+                                  .formula = "sinh(a)",
+                                  .derivatives = {"dy * cosh(a)"},
+                                  .node = "SinhBackward0"};
+  void backward() { give(0, dy * a().cosh()); }
+};
+struct Cosh : Elementwise {
+  using Formula = formula::Cosh;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "cosh",
+                                  .symbol = "cosh",
+                                  .formula = "cosh(a)",
+                                  .derivatives = {"dy * sinh(a)"},
+                                  .node = "CoshBackward0"};
+  void backward() { give(0, dy * a().sinh()); }
+};
+// The factor is 2 / sqrt(pi).
+struct Erf : Elementwise {
+  using Formula = formula::Erf;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {.name = "erf",
+                                  .symbol = "erf",
+                                  .formula = "erf(a)",
+                                  .derivatives = {"dy * 1.1283791670955126 * exp(-a * a)"},
+                                  .node = "ErfBackward0"};
+  void backward() { give(0, dy * 1.1283791670955126 * (-a() * a()).exp()); }
+};
+// Steps: flat wherever they have a slope.
+struct Floor : Elementwise {
+  using Formula = formula::Floor;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "floor",
+                                  .symbol = "⌊a⌋",
+                                  .formula = "floor(a)",
+                                  .derivatives = {"0 * dy"},
+                                  .node = "FloorBackward0"};
+  void backward() { give(0, zeros_like(dy)); }
+};
+struct Ceil : Elementwise {
+  using Formula = formula::Ceil;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "ceil",
+                                  .symbol = "⌈a⌉",
+                                  .formula = "ceil(a)",
+                                  .derivatives = {"0 * dy"},
+                                  .node = "CeilBackward0"};
+  void backward() { give(0, zeros_like(dy)); }
+};
+struct Round : Elementwise {
+  using Formula = formula::Round;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "round",
+                                  .symbol = "round",
+                                  .formula = "round(a)",
+                                  .derivatives = {"0 * dy"},
+                                  .node = "RoundBackward0"};
+  void backward() { give(0, zeros_like(dy)); }
+};
+struct Trunc : Elementwise {
+  using Formula = formula::Trunc;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "trunc",
+                                  .symbol = "trunc",
+                                  .formula = "trunc(a)",
+                                  .derivatives = {"0 * dy"},
+                                  .node = "TruncBackward0"};
+  void backward() { give(0, zeros_like(dy)); }
+};
+}  // namespace rule
+
+inline Tensor Tensor::exp2(Loc loc) const {
+  check_together({"exp2", loc}, {this});
+  const Pin pin(loc);
+  return titled("Exp2Backward0", with_number<rule::NumberPow>(to(as_float(dtype())), 2, loc));
+}
+inline Tensor Tensor::expm1(Loc loc) const { return unary<rule::Expm1>(*this, loc); }
+inline Tensor Tensor::log2(Loc loc) const { return unary<rule::Log2>(*this, loc); }
+inline Tensor Tensor::log10(Loc loc) const { return unary<rule::Log10>(*this, loc); }
+inline Tensor Tensor::log1p(Loc loc) const { return unary<rule::Log1p>(*this, loc); }
+inline Tensor Tensor::rsqrt(Loc loc) const { return unary<rule::Rsqrt>(*this, loc); }
+inline Tensor Tensor::reciprocal(Loc loc) const { return unary<rule::Reciprocal>(*this, loc); }
+inline Tensor Tensor::tan(Loc loc) const { return unary<rule::Tan>(*this, loc); }
+inline Tensor Tensor::asin(Loc loc) const { return unary<rule::Asin>(*this, loc); }
+inline Tensor Tensor::acos(Loc loc) const { return unary<rule::Acos>(*this, loc); }
+inline Tensor Tensor::atan(Loc loc) const { return unary<rule::Atan>(*this, loc); }
+inline Tensor Tensor::sinh(Loc loc) const { return unary<rule::Sinh>(*this, loc); }
+inline Tensor Tensor::cosh(Loc loc) const { return unary<rule::Cosh>(*this, loc); }
+inline Tensor Tensor::erf(Loc loc) const { return unary<rule::Erf>(*this, loc); }
+inline Tensor Tensor::floor(Loc loc) const { return unary<rule::Floor>(*this, loc); }
+inline Tensor Tensor::ceil(Loc loc) const { return unary<rule::Ceil>(*this, loc); }
+inline Tensor Tensor::round(Loc loc) const { return unary<rule::Round>(*this, loc); }
+inline Tensor Tensor::trunc(Loc loc) const { return unary<rule::Trunc>(*this, loc); }
+inline Tensor exp2(const Tensor& x, Loc loc = Loc::here()) { return x.exp2(loc); }
+inline Tensor expm1(const Tensor& x, Loc loc = Loc::here()) { return x.expm1(loc); }
+inline Tensor log2(const Tensor& x, Loc loc = Loc::here()) { return x.log2(loc); }
+inline Tensor log10(const Tensor& x, Loc loc = Loc::here()) { return x.log10(loc); }
+inline Tensor log1p(const Tensor& x, Loc loc = Loc::here()) { return x.log1p(loc); }
+inline Tensor rsqrt(const Tensor& x, Loc loc = Loc::here()) { return x.rsqrt(loc); }
+inline Tensor reciprocal(const Tensor& x, Loc loc = Loc::here()) { return x.reciprocal(loc); }
+inline Tensor tan(const Tensor& x, Loc loc = Loc::here()) { return x.tan(loc); }
+inline Tensor asin(const Tensor& x, Loc loc = Loc::here()) { return x.asin(loc); }
+inline Tensor acos(const Tensor& x, Loc loc = Loc::here()) { return x.acos(loc); }
+inline Tensor atan(const Tensor& x, Loc loc = Loc::here()) { return x.atan(loc); }
+inline Tensor sinh(const Tensor& x, Loc loc = Loc::here()) { return x.sinh(loc); }
+inline Tensor cosh(const Tensor& x, Loc loc = Loc::here()) { return x.cosh(loc); }
+inline Tensor erf(const Tensor& x, Loc loc = Loc::here()) { return x.erf(loc); }
+inline Tensor floor(const Tensor& x, Loc loc = Loc::here()) { return x.floor(loc); }
+inline Tensor ceil(const Tensor& x, Loc loc = Loc::here()) { return x.ceil(loc); }
+inline Tensor round(const Tensor& x, Loc loc = Loc::here()) { return x.round(loc); }
+inline Tensor trunc(const Tensor& x, Loc loc = Loc::here()) { return x.trunc(loc); }
+
 // ---- The larger and the smaller of two: equal ones share the gradient ---------------------------
 
 namespace rule {
@@ -4749,6 +5155,415 @@ inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b)
   const Pin pin(b.loc);
   if (b.tensor) return where(~condition, *b.tensor, a.number);
   return where(condition, full({}, a.number, {.device = condition.device()}), b.number);
+}
+
+// ---- Between two bounds --------------------------------------------------------------------------
+//
+// On a bound the gradient still passes, as in PyTorch: an element that training has pushed there
+// can come back. A bound that is a tensor receives the gradients of the elements that it holds.
+
+namespace rule {
+struct ClampMin : Elementwise {
+  using Formula = formula::Maximum;
+  static constexpr Facts facts = {.name = "clamp_min",
+                                  .symbol = "≥n",
+                                  .formula = "max(a, n)",
+                                  .derivatives = {"dy if a >= n else 0"},
+                                  .attributes = "n",
+                                  .node = "ClampMinBackward0"};
+  void backward() { give(0, where(a() >= n(), dy, 0)); }
+};
+struct ClampMax : Elementwise {
+  using Formula = formula::Minimum;
+  static constexpr Facts facts = {.name = "clamp_max",
+                                  .symbol = "≤n",
+                                  .formula = "min(a, n)",
+                                  .derivatives = {"dy if a <= n else 0"},
+                                  .attributes = "n",
+                                  .node = "ClampMaxBackward0"};
+  void backward() { give(0, where(a() <= n(), dy, 0)); }
+};
+struct ClampMinTensor : Elementwise {
+  using Formula = formula::Maximum;
+  static constexpr Facts facts = {.name = "clamp_min_tensor",
+                                  .symbol = "≥",
+                                  .formula = "max(a, b)",
+                                  .derivatives = {"dy if a >= b else 0", "dy if a < b else 0"},
+                                  .node = "ClampMinBackward1"};
+  void backward() {
+    if (wants(0)) give(0, where(a() >= b(), dy, 0));
+    if (wants(1)) give(1, where(a() < b(), dy, 0));
+  }
+};
+struct ClampMaxTensor : Elementwise {
+  using Formula = formula::Minimum;
+  static constexpr Facts facts = {.name = "clamp_max_tensor",
+                                  .symbol = "≤",
+                                  .formula = "min(a, b)",
+                                  .derivatives = {"dy if a <= b else 0", "dy if a > b else 0"},
+                                  .node = "ClampMaxBackward1"};
+  void backward() {
+    if (wants(0)) give(0, where(a() <= b(), dy, 0));
+    if (wants(1)) give(1, where(a() > b(), dy, 0));
+  }
+};
+}  // namespace rule
+
+// The elements, moved into [min, max]; {.min = 0} alone leaves the other side open. Where min > max
+// all become max.
+inline Tensor Tensor::clamp(ClampOptions options, Loc loc) const {
+  if (!options.min && !options.max)
+    fail({"clamp", loc}, {"it has no bound"}, {"write {.min = 0}, {.max = 1} or both"});
+  const Composed whole("clamp", loc);
+  Tensor y = *this;
+  if (options.min) y = with_number<rule::ClampMin>(y, *options.min, loc);
+  if (options.max) y = with_number<rule::ClampMax>(y, *options.max, loc);
+  return titled("ClampBackward1", y);
+}
+inline Tensor Tensor::clamp(Scalar min, Scalar max, Loc loc) const {
+  return clamp({.min = min, .max = max}, loc);
+}
+inline Tensor Tensor::clamp(const Tensor& min, const Tensor& max, Loc loc) const {
+  const Composed whole("clamp", loc);
+  const Tensor above = binary<rule::ClampMinTensor>(*this, min, loc);
+  return titled("ClampBackward0", binary<rule::ClampMaxTensor>(above, max, loc));
+}
+inline Tensor clamp(const Tensor& x, ClampOptions options, Loc loc = Loc::here()) {
+  return x.clamp(options, loc);
+}
+inline Tensor clamp(const Tensor& x, Scalar min, Scalar max, Loc loc = Loc::here()) {
+  return x.clamp(min, max, loc);
+}
+inline Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max, Loc loc = Loc::here()) {
+  return x.clamp(min, max, loc);
+}
+
+// ---- Dividing and rounding, and other functions of two ------------------------------------------
+
+namespace rule {
+struct Atan2 : Elementwise {
+  using Formula = formula::Atan2;
+  static constexpr bool in_integers = false;
+  static constexpr Facts facts = {
+      .name = "atan2",
+      .symbol = "atan2",
+      .formula = "atan2(a, b)",
+      .derivatives = {"dy * b / (a * a + b * b)", "-dy * a / (a * a + b * b)"},
+      .node = "Atan2Backward0"};
+  void backward() {
+    const Tensor share = dy / (a() * a() + b() * b());
+    if (wants(0)) give(0, share * b());
+    if (wants(1)) give(1, -share * a());
+  }
+};
+struct Fmod : Elementwise {
+  using Formula = formula::Fmod;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "fmod",
+                                  .symbol = "fmod",
+                                  .formula = "fmod(a, b)",
+                                  .derivatives = {"dy", "-dy * trunc(a / b)"},
+                                  .node = "FmodBackward1"};
+  void backward() {
+    give(0, dy);
+    if (wants(1)) give(1, -dy * (a() / b()).trunc());
+  }
+};
+struct Remainder : Elementwise {
+  using Formula = formula::Remainder;
+  static constexpr bool in_bools = false;
+  static constexpr Facts facts = {.name = "remainder",
+                                  .symbol = "mod",
+                                  .formula = "a - b * floor(a / b)",
+                                  .derivatives = {"dy", "-dy * floor(a / b)"},
+                                  .node = "RemainderBackward1"};
+  void backward() {
+    give(0, dy);
+    if (wants(1)) give(1, -dy * a().floor_divide(b()));
+  }
+};
+struct Steps : Elementwise {  // flat wherever it has a slope
+  static constexpr bool in_bools = false;
+  void backward() {
+    if (wants(0)) give(0, zeros_like(dy));
+    if (wants(1)) give(1, zeros_like(dy));
+  }
+};
+struct FloorDivide : Steps {
+  using Formula = formula::FloorDivide;
+  static constexpr Facts facts = {.name = "floor_divide",
+                                  .symbol = "⌊÷⌋",
+                                  .formula = "floor(a / b)",
+                                  .derivatives = {"0 * dy", "0 * dy"},
+                                  .node = "FloorDivideBackward0"};
+};
+struct TruncDivide : Steps {
+  using Formula = formula::TruncDivide;
+  static constexpr Facts facts = {.name = "trunc_divide",
+                                  .symbol = "÷",
+                                  .formula = "trunc(a / b)",
+                                  .derivatives = {"0 * dy", "0 * dy"},
+                                  .node = "DivBackward2"};
+};
+struct Lerp : Rule {
+  static constexpr Facts facts = {.name = "lerp",
+                                  .symbol = "lerp",
+                                  .formula = "a + c * (b - a)",
+                                  .derivatives = {"dy * (1 - c)", "dy * c", "dy * (b - a)"},
+                                  .node = "LerpBackward1"};
+  void backward() {
+    if (wants(0)) give(0, dy * (1 - c()));
+    if (wants(1)) give(1, dy * c());
+    if (wants(2)) give(2, dy * (b() - a()));
+  }
+};
+}  // namespace rule
+
+inline Tensor Tensor::atan2(const Tensor& other, Loc loc) const {
+  return binary<rule::Atan2>(*this, other, loc);
+}
+inline Tensor atan2(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.atan2(b, loc);
+}
+
+// An operand as a tensor: a number becomes one without axes.
+inline Tensor as_tensor(const Operand& x, Device device) {
+  return x.tensor ? *x.tensor : full({}, x.number, {.device = device});
+}
+
+// Floats divided by 0 are infinite or NaN; integers have nothing of the kind.
+inline Tensor divided(const Elementary& op, const Tensor& a, const Operand& divisor) {
+  const At at = op.at(divisor.loc);
+  check_together(at, {&a});
+  const Pin pin(divisor.loc);
+  const Tensor b = as_tensor(divisor, a.device());
+  check_together(at, {&a, &b});
+  if (!is_floating(promote(a, b))) {
+    const Quiet quiet;
+    if ((b == 0).sum().item() > 0)
+      fail(at, {"an integer is divided by 0"}, {"convert with .to(float32) to get inf or nan"});
+  }
+  return apply(op, a, b, divisor.loc);
+}
+inline Tensor Tensor::fmod(const Operand& other) const {
+  return divided(two_inputs<rule::Fmod>, *this, other);
+}
+inline Tensor Tensor::remainder(const Operand& other) const {
+  return divided(two_inputs<rule::Remainder>, *this, other);
+}
+inline Tensor Tensor::floor_divide(const Operand& other) const {
+  return divided(two_inputs<rule::FloorDivide>, *this, other);
+}
+inline Tensor fmod(const Tensor& a, const Operand& b) { return a.fmod(b); }
+inline Tensor remainder(const Tensor& a, const Operand& b) { return a.remainder(b); }
+inline Tensor floor_divide(const Tensor& a, const Operand& b) { return a.floor_divide(b); }
+
+struct DivOptions {
+  ByName by_name = ByName();
+  const char* rounding = "";  // or "trunc" (towards zero) or "floor" (down)
+};
+inline Tensor div(const Tensor& a, const Operand& b, DivOptions options) {
+  const std::string_view how = options.rounding;
+  if (how == "floor") return a.floor_divide(b);
+  if (how == "trunc") return divided(two_inputs<rule::TruncDivide>, a, b);
+  if (how != "")
+    fail({"div", b.loc}, {"rounding is \"", how, "\""}, {"write \"trunc\" or \"floor\""});
+  return a / b;
+}
+
+// Nothing that is computed while it lives is recorded, or told to an observer: an operation that is
+// calculated with others, but is one step to whoever watches or differentiates it.
+class [[nodiscard]] Unseen {
+ public:
+  explicit Unseen(Loc loc) : pin_(loc) {}
+
+ private:
+  Pin pin_;
+  GradMode off_{false};
+  Quiet quiet_;
+};
+
+// From a (weight 0) to `end` (weight 1), along a straight line. Each end is met exactly.
+inline Tensor Tensor::lerp(const Tensor& end, const Operand& weight) const {
+  const At at{"lerp", weight.loc};
+  check_together(at, {this, &end});
+  const Pin pin(weight.loc);
+  const Tensor w = weight.tensor
+                       ? *weight.tensor
+                       : full({}, weight.number.real(), {.dtype = dtype(), .device = device()});
+  check_together(at, {this, &end, &w});
+  if (!is_floating(dtype()) || end.dtype() != dtype() || w.dtype() != dtype())
+    fail(at, {"it takes floats of one type, not ", dtype(), ", ", end.dtype(), " and ", w.dtype()},
+         {"convert with .to(float32)"});
+  const Shape shape =
+      broadcast_shapes(broadcast_shapes(this->shape(), end.shape(), at), w.shape(), at);
+  Tensor y;
+  {
+    const Unseen inside(weight.loc);
+    const Tensor way = end - *this;
+    y = where(w < 0.5, *this + w * way, end - (1 - w) * way).expand(shape).contiguous();
+  }
+  return record<rule::Lerp>(std::move(y), {this, &end, &w}, weight.loc);
+}
+inline Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
+  return a.lerp(b, weight);
+}
+
+// ---- Activations --------------------------------------------------------------------------------
+
+namespace rule {
+struct LogSigmoid : Rule {
+  static constexpr Facts facts = {.name = "logsigmoid",
+                                  .symbol = "log σ",
+                                  .formula = "-log(1 + exp(-a))",
+                                  .derivatives = {"dy * sigmoid(-a)"},
+                                  .node = "LogSigmoidBackward0"};
+  void backward() { give(0, dy * (-a()).sigmoid()); }
+};
+struct LeakyRelu : Rule {
+  static constexpr Facts facts = {.name = "leaky_relu",
+                                  .symbol = "leaky",
+                                  .formula = "a if a > 0 else n * a",
+                                  .derivatives = {"dy if a > 0 else dy * n"},
+                                  .attributes = "n",
+                                  .node = "LeakyReluBackward0"};
+  void backward() { give(0, where(a() > 0, dy, dy * n())); }
+};
+struct Elu : Rule {
+  static constexpr Facts facts = {.name = "elu",
+                                  .symbol = "elu",
+                                  .formula = "n * (exp(a) - 1) if a <= 0 else a",
+                                  .derivatives = {"dy * n * exp(a) if a <= 0 else dy"},
+                                  .attributes = "n",
+                                  .node = "EluBackward0"};
+  void backward() {
+    const Tensor negative = where(a() <= 0, a(), 0);  // beyond it exp would overflow
+    give(0, where(a() <= 0, dy * n() * negative.exp(), dy));
+  }
+};
+// Phi(a), the share of the normal distribution below a, times a. Its slope is Phi(a) + a phi(a).
+struct Gelu : Rule {
+  static constexpr Facts facts = {
+      .name = "gelu",
+      .symbol = "gelu",
+      .formula = "a * (1 + erf(a / sqrt(2))) / 2",
+      .derivatives =
+          {"dy * ((1 + erf(a / sqrt(2))) / 2 + a * exp(-a * a / 2) * 0.3989422804014327)"},
+      .node = "GeluBackward0"};
+  void backward() {
+    const Tensor share = (1 + (a() / std::sqrt(2.0)).erf()) / 2;
+    give(0, dy * (share + a() * (-a() * a() / 2).exp() * 0.3989422804014327));  // 1 / sqrt(2 pi)
+  }
+};
+struct Silu : Rule {
+  static constexpr Facts facts = {.name = "silu",
+                                  .symbol = "silu",
+                                  .formula = "a * sigmoid(a)",
+                                  .derivatives = {"dy * sigmoid(a) * (1 + a * (1 - sigmoid(a)))"},
+                                  .node = "SiluBackward0"};
+  void backward() {
+    const Tensor s = a().sigmoid();
+    give(0, dy * s * (1 + a() * (1 - s)));
+  }
+};
+struct Softplus : Rule {  // n: from where on it is a itself
+  static constexpr Facts facts = {.name = "softplus",
+                                  .symbol = "softplus",
+                                  .formula = "a if a > n else log(1 + exp(a))",
+                                  .derivatives = {"dy if a > n else dy * sigmoid(a)"},
+                                  .attributes = "n",
+                                  .node = "SoftplusBackward0"};
+  void backward() { give(0, where(a() > n(), dy, dy * a().sigmoid())); }
+};
+}  // namespace rule
+
+inline void check_floats(const Tensor& x, const At& at) {
+  check_together(at, {&x});
+  if (!is_floating(x.dtype()))
+    fail(at, {"it takes floats, not ", x.dtype()}, {"convert with .to(float32)"});
+}
+
+// log(sigmoid(x)), exact also where sigmoid(x) is too small or too close to 1 for a float.
+inline Tensor logsigmoid(const Tensor& x, Loc loc = Loc::here()) {
+  check_floats(x, {"logsigmoid", loc});
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = where(x < 0, x, 0) - (-x.abs()).exp().log1p();
+  }
+  return record<rule::LogSigmoid>(std::move(y), {&x}, loc);
+}
+inline Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01, Loc loc = Loc::here()) {
+  check_floats(x, {"leaky_relu", loc});
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = where(x > 0, x, x * negative_slope);
+  }
+  return record<rule::LeakyRelu>(std::move(y), {&x}, loc, {negative_slope, {}});
+}
+inline Tensor elu(const Tensor& x, double alpha = 1, Loc loc = Loc::here()) {
+  check_floats(x, {"elu", loc});
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = where(x <= 0, x.expm1() * alpha, x);
+  }
+  return record<rule::Elu>(std::move(y), {&x}, loc, {alpha, {}});
+}
+struct GeluOptions {
+  ByName by_name = ByName();
+  const char* approximate = "none";  // or "tanh"
+};
+inline Tensor gelu(const Tensor& x, GeluOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"gelu", loc};
+  check_floats(x, at);
+  const std::string_view how = options.approximate;
+  if (how == "tanh") {  // 0.5 x (1 + tanh(u)) = x sigmoid(2 u)
+    const Composed whole("gelu", loc);
+    const Tensor u = (x + x.pow(3) * 0.044715) * 0.7978845608028654;  // sqrt(2 / pi)
+    return titled("GeluBackward0", x * (u * 2).sigmoid());
+  }
+  if (how != "none") fail(at, {"approximate is \"", how, "\""}, {"write \"none\" or \"tanh\""});
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = x * (1 + (x / std::sqrt(2.0)).erf()) / 2;
+  }
+  return record<rule::Gelu>(std::move(y), {&x}, loc);
+}
+inline Tensor silu(const Tensor& x, Loc loc = Loc::here()) {
+  check_floats(x, {"silu", loc});
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = x * x.sigmoid();
+  }
+  return record<rule::Silu>(std::move(y), {&x}, loc);
+}
+struct SoftplusOptions {
+  ByName by_name = ByName();
+  double beta = 1;
+  double threshold = 20;
+};
+// log(1 + exp(beta x)) / beta, and x itself where beta x > threshold.
+inline Tensor softplus(const Tensor& x, SoftplusOptions options = {}, Loc loc = Loc::here()) {
+  check_floats(x, {"softplus", loc});
+  if (options.beta != 1) {
+    const Composed whole("softplus", loc);
+    const Tensor steep = softplus(x * options.beta, {.threshold = options.threshold}, loc);
+    return titled("SoftplusBackward0", steep / options.beta);
+  }
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    y = where(x > options.threshold, x, x.exp().log1p());
+  }
+  return record<rule::Softplus>(std::move(y), {&x}, loc, {options.threshold, {}});
+}
+inline Tensor hardtanh(const Tensor& x, double min = -1, double max = 1, Loc loc = Loc::here()) {
+  const Composed whole("hardtanh", loc);
+  return titled("HardtanhBackward0", x.clamp(min, max, loc));
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------
@@ -6001,6 +6816,59 @@ inline Tensor softmax(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
 inline Tensor log_softmax(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
   return x.log_softmax(axis, loc);
 }
+
+// ---- Tests and logic, element by element --------------------------------------------------------
+
+inline Tensor Tensor::isnan(Loc loc) const {
+  const Composed whole("isnan", loc);
+  return *this != *this;
+}
+inline Tensor Tensor::isinf(Loc loc) const {
+  const Composed whole("isinf", loc);
+  return (*this == std::numeric_limits<double>::infinity()) |
+         (*this == -std::numeric_limits<double>::infinity());
+}
+inline Tensor Tensor::isfinite(Loc loc) const {
+  const Composed whole("isfinite", loc);
+  return (*this < std::numeric_limits<double>::infinity()) &
+         (*this > -std::numeric_limits<double>::infinity());
+}
+// Of numbers everything but 0 counts as true.
+inline Tensor Tensor::logical_and(const Tensor& other, Loc loc) const {
+  check_together({"logical_and", loc}, {this, &other});
+  const Composed whole("logical_and", loc);
+  return to(boolean) & other.to(boolean);
+}
+inline Tensor Tensor::logical_or(const Tensor& other, Loc loc) const {
+  check_together({"logical_or", loc}, {this, &other});
+  const Composed whole("logical_or", loc);
+  return to(boolean) | other.to(boolean);
+}
+inline Tensor Tensor::logical_xor(const Tensor& other, Loc loc) const {
+  check_together({"logical_xor", loc}, {this, &other});
+  const Composed whole("logical_xor", loc);
+  return to(boolean) ^ other.to(boolean);
+}
+inline Tensor Tensor::logical_not(Loc loc) const {
+  check_together({"logical_not", loc}, {this});
+  const Composed whole("logical_not", loc);
+  return ~to(boolean);
+}
+inline Tensor isnan(const Tensor& x, Loc loc = Loc::here()) { return x.isnan(loc); }
+inline Tensor isinf(const Tensor& x, Loc loc = Loc::here()) { return x.isinf(loc); }
+inline Tensor isfinite(const Tensor& x, Loc loc = Loc::here()) { return x.isfinite(loc); }
+inline Tensor logical_not(const Tensor& x, Loc loc = Loc::here()) { return x.logical_not(loc); }
+inline Tensor logical_and(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.logical_and(b, loc);
+}
+inline Tensor logical_or(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.logical_or(b, loc);
+}
+inline Tensor logical_xor(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.logical_xor(b, loc);
+}
+
+// ---- Losses --------------------------------------------------------------------------------------
 
 struct LossOptions {
   ByName by_name = ByName();

@@ -360,12 +360,25 @@ inline std::optional<double> value_of_call(const std::string& name, const std::v
         {"sign", [](double a) { return double(a > 0) - double(a < 0); }},
         {"sigmoid", [](double a) { return 1 / (1 + std::exp(-a)); }},
         {"relu", [](double a) { return a > 0 ? a : 0; }},
+        {"tan", [](double a) { return std::tan(a); }},
+        {"asin", [](double a) { return std::asin(a); }},
+        {"acos", [](double a) { return std::acos(a); }},
+        {"atan", [](double a) { return std::atan(a); }},
+        {"sinh", [](double a) { return std::sinh(a); }},
+        {"cosh", [](double a) { return std::cosh(a); }},
+        {"erf", [](double a) { return std::erf(a); }},
+        {"floor", [](double a) { return std::floor(a); }},
+        {"ceil", [](double a) { return std::ceil(a); }},
+        {"round", [](double a) { return std::nearbyint(a); }},
+        {"trunc", [](double a) { return std::trunc(a); }},
     };
     auto found = functions.find(name);
     if (found != functions.end()) return found->second(v[0]);
   }
   if (v.size() == 2 && (name == "max" || name == "maximum")) return std::max(v[0], v[1]);
   if (v.size() == 2 && (name == "min" || name == "minimum")) return std::min(v[0], v[1]);
+  if (v.size() == 2 && name == "atan2") return std::atan2(v[0], v[1]);
+  if (v.size() == 2 && name == "fmod") return std::fmod(v[0], v[1]);
   if (v.size() == 3 && name == "where") return v[0] != 0 ? v[1] : v[2];
   return std::nullopt;
 }

@@ -19,15 +19,18 @@ std::vector<const mt::Recipe*> recipes_of() {
 inline std::vector<const mt::Recipe*> all() {
   using namespace mt::rule;
   namespace formula = mt::formula;
-  return recipes_of<Add, AddNumber, Sub, SubNumber, NumberSub, Mul, MulNumber, Div, DivNumber,
-                    NumberDiv, Pow, PowNumber, NumberPow, Neg, Abs, Sign, Exp, Log, Sqrt, Sin, Cos,
-                    Tanh, Sigmoid, Relu, Maximum, Minimum, Truth<formula::Equal>,
-                    Truth<formula::NotEqual>, Truth<formula::Less>, Truth<formula::LessEqual>,
-                    Truth<formula::Greater>, Truth<formula::GreaterEqual>, Truth<formula::And>,
-                    Truth<formula::Or>, Truth<formula::Xor>, Truth<formula::Not>, Where,
-                    WhereNumber, Sum, Mean, AMax, AMin, MaxAlong, MinAlong, ArgMax, MatMul, Reshape,
-                    Squeeze, Unsqueeze, Expand, Permute, Transpose, Select, Slice, Clone, Detach,
-                    To, Cat, Gather, ScatterNew, AsStrided, WriteInto, Overwrite>();
+  return recipes_of<
+      Add, AddNumber, Sub, SubNumber, NumberSub, Mul, MulNumber, Div, DivNumber, NumberDiv, Pow,
+      PowNumber, NumberPow, Neg, Abs, Sign, Exp, Log, Sqrt, Sin, Cos, Tanh, Sigmoid, Relu, Maximum,
+      Minimum, Truth<formula::Equal>, Truth<formula::NotEqual>, Truth<formula::Less>,
+      Truth<formula::LessEqual>, Truth<formula::Greater>, Truth<formula::GreaterEqual>,
+      Truth<formula::And>, Truth<formula::Or>, Truth<formula::Xor>, Truth<formula::Not>, Where,
+      WhereNumber, Sum, Mean, AMax, AMin, MaxAlong, MinAlong, ArgMax, MatMul, Reshape, Squeeze,
+      Unsqueeze, Expand, Permute, Transpose, Select, Slice, Clone, Detach, To, Cat, Gather,
+      ScatterNew, AsStrided, WriteInto, Overwrite, Expm1, Log1p, Log2, Log10, Rsqrt, Reciprocal,
+      Tan, Asin, Acos, Atan, Sinh, Cosh, Erf, Floor, Ceil, Round, Trunc, ClampMin, ClampMax,
+      ClampMinTensor, ClampMaxTensor, Atan2, Fmod, Remainder, FloorDivide, TruncDivide, Lerp,
+      LogSigmoid, LeakyRelu, Elu, Gelu, Silu, Softplus>();
 }
 
 inline std::set<std::string> names_of(const std::vector<const mt::Recipe*>& recipes) {

@@ -73,6 +73,14 @@ TEST_CASE("B017: the maximum of a tensor shares its gradient among all that are 
   CHECK(difference(x.grad(), tensor({0., 1. / 3, 1. / 3, 0., 1. / 3}), 1e-6) == "");
 }
 
+TEST_CASE("B018: clamp has the gradient 1 on both of its bounds") {
+  const Tensor x = leaf({-1., 0., 0.5, 2., 3.});
+  const Tensor y = clamp(x, 0, 2);
+  y.sum().backward();
+  CHECK(values(y) == Values{0, 0, 0.5, 2, 2});
+  CHECK(gradient_of(x) == Values{0, 1, 1, 1, 0});
+}
+
 TEST_CASE("B020: a NaN in the branch not taken stays away where the branch is guarded") {
   const Tensor x = leaf({-9., 4.}), x2 = leaf({-9., 4.});
   const Tensor y = where(x > 0, sqrt(x), x);
@@ -128,6 +136,15 @@ TEST_CASE("B033: sigmoid and tanh saturate without NaN") {
   CHECK(difference(x.grad(), tensor({0., 0., 0.25}), 0, 1e-30) == "");
   CHECK(values(b) == Values{-1, 1, 0});
   CHECK(difference(x2.grad(), tensor({0., 0., 1.}), 0, 1e-30) == "");
+}
+
+TEST_CASE("B035: log1p and expm1 keep what is tiny") {
+  const Tensor x = leaf({1e-8, -3e-9, 1e-20}), x2 = leaf({1e-8, -3e-9, 1e-20});
+  const Tensor a = log1p(x), b = expm1(x2);
+  a.sum().backward();
+  b.sum().backward();
+  for (const Tensor& y : {a, b}) CHECK(difference(y.detach(), x.detach(), 1e-6) == "");
+  for (const Tensor& leaf : {x, x2}) CHECK(difference(leaf.grad(), ones({3}), 1e-6) == "");
 }
 
 TEST_CASE("B042: activations have second derivatives") {
@@ -298,6 +315,13 @@ TEST_CASE("B069: the mean of integers is refused, and converts before it sums") 
 TEST_CASE("B070: a quotient of integers is a float") {
   const Tensor q = tensor({-7, 7, -7, 7}), d = tensor({2, -2, -2, 2});
   CHECK(difference(q / d, tensor({-3.5, -3.5, 3.5, 3.5})) == "");
+}
+
+TEST_CASE("B071: integers divided by zero are an error, and the program goes on") {
+  const Tensor a = tensor({1, 2}), b = tensor({0, 1});
+  CHECK(refused([&] { return floor_divide(a, b); }));
+  CHECK(refused([&] { return remainder(a, b); }));
+  CHECK(values(floor_divide(a, b + 1)) == Values{1, 1});
 }
 
 TEST_CASE("B075: linspace hits integers and its end") {

@@ -160,6 +160,41 @@ TEST_CASE("a chained comparison is refused") {
   CHECK(((x > 1) == 2).to_vector<int>() == std::vector<int>{0, 0});
 }
 
+TEST_CASE("integers are not divided by zero, and rounding is spelled out") {
+  const Tensor a = tensor({1, 2});
+  const std::string rule =
+      "an integer is divided by 0 at HERE. Hint: convert with .to(float32) to get inf or nan";
+  CHECK(error_of([&] { return floor_divide(a, tensor({0, 1})); }) == "floor_divide: " + rule);
+  CHECK(error_of([&] { return a.remainder(0); }) == "remainder: " + rule);
+  CHECK(error_of([&] { return fmod(a, 0); }) == "fmod: " + rule);
+  CHECK(error_of([&] { return div(a, 0, {.rounding = "trunc"}); }) == "trunc_divide: " + rule);
+  CHECK(error_of([&] { return div(a, 2, {.rounding = "up"}); }) ==
+        "div: rounding is \"up\" at HERE. Hint: write \"trunc\" or \"floor\"");
+  CHECK(error_of([&] { return (a > 1).remainder(2 > 1); }).find("remainder: it takes numbers") ==
+        0);
+}
+
+TEST_CASE("clamp wants a bound") {
+  CHECK(error_of([] { return tensor({1.}).clamp(ClampOptions()); }) ==
+        "clamp: it has no bound at HERE. Hint: write {.min = 0}, {.max = 1} or both");
+}
+
+TEST_CASE("activations and lerp take floats") {
+  const Tensor x = tensor({1, 2});
+  CHECK(error_of([&] { return gelu(x); }) ==
+        "gelu: it takes floats, not int64 at HERE. Hint: convert with .to(float32)");
+  CHECK(error_of([&] { return silu(x); }).find("silu: it takes floats") == 0);
+  CHECK(error_of([&] { return elu(x); }).find("elu: it takes floats") == 0);
+  CHECK(error_of([&] { return softplus(x); }).find("softplus: it takes floats") == 0);
+  CHECK(error_of([&] { return logsigmoid(x); }).find("logsigmoid: it takes floats") == 0);
+  CHECK(error_of([&] { return leaky_relu(x); }).find("leaky_relu: it takes floats") == 0);
+  CHECK(error_of([&] { return gelu(tensor({1.}), {.approximate = "erf"}); }) ==
+        "gelu: approximate is \"erf\" at HERE. Hint: write \"none\" or \"tanh\"");
+  CHECK(error_of([&] { return lerp(x, x, 0.5); }) ==
+        "lerp: it takes floats of one type, not int64, int64 and int64 at HERE. Hint: convert with "
+        ".to(float32)");
+}
+
 TEST_CASE("where takes a condition of bools") {
   const Tensor x = tensor({1., 2.});
   CHECK(error_of([&] { return where(x, x, x); }) ==

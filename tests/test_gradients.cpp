@@ -59,6 +59,52 @@ const std::vector<Row>& table() {
       {"sigmoid", [](const In& in) { return in[0].sigmoid(); }, one},
       {"relu", [](const In& in) { return in[0].relu(); }, one},
 
+      // ---- More functions of one input ----
+      {"expm1", [](const In& in) { return in[0].expm1(); }, one},
+      {"log1p", [](const In& in) { return in[0].log1p(); }, one, -0.7, 2},
+      {"log2", [](const In& in) { return in[0].log2(); }, one, 0.5, 2},
+      {"log10", [](const In& in) { return in[0].log10(); }, one, 0.5, 2},
+      {"rsqrt", [](const In& in) { return in[0].rsqrt(); }, one, 0.5, 2},
+      {"reciprocal", [](const In& in) { return in[0].reciprocal(); }, one},
+      {"tan", [](const In& in) { return in[0].tan(); }, one, -1, 1},
+      {"asin", [](const In& in) { return in[0].asin(); }, one, -0.7, 0.7},
+      {"acos", [](const In& in) { return in[0].acos(); }, one, -0.7, 0.7},
+      {"atan", [](const In& in) { return in[0].atan(); }, one},
+      {"sinh", [](const In& in) { return in[0].sinh(); }, one},
+      {"cosh", [](const In& in) { return in[0].cosh(); }, one},
+      {"erf", [](const In& in) { return in[0].erf(); }, one},
+      {"floor", [](const In& in) { return in[0].floor(); }, one, 0, 0.5},
+      {"ceil", [](const In& in) { return in[0].ceil(); }, one, 0, 0.5},
+      {"round", [](const In& in) { return in[0].round(); }, one, 0, 0.2},
+      {"trunc", [](const In& in) { return in[0].trunc(); }, one, 0, 0.5},
+      {"number_pow", [](const In& in) { return in[0].exp2(); }, one},
+      {"logsigmoid", [](const In& in) { return logsigmoid(in[0]); }, one},
+      {"leaky_relu", [](const In& in) { return leaky_relu(in[0], 0.3); }, one},
+      {"elu", [](const In& in) { return elu(in[0], 1.5); }, one},
+      {"gelu", [](const In& in) { return gelu(in[0]); }, one},
+      {"silu", [](const In& in) { return silu(in[0]); }, one},
+      {"softplus", [](const In& in) { return softplus(in[0], {.threshold = 1}); }, one},
+      {"softplus", [](const In& in) { return softplus(in[0], {.beta = 2, .threshold = 30}); }, one},
+      {"gelu", [](const In& in) { return gelu(in[0], {.approximate = "tanh"}); }, one},
+
+      // ---- Bounds, quotients, and other functions of two ----
+      {"clamp_min", [](const In& in) { return in[0].clamp({.min = 0.1}); }, one},
+      {"clamp_max", [](const In& in) { return in[0].clamp({.max = 0.1}); }, one},
+      {"clamp_min", [](const In& in) { return hardtanh(in[0], -0.5, 0.5); }, one},
+      {"clamp_min_tensor", [](const In& in) { return clamp(in[0], in[1], in[1] + 1); }, two},
+      {"clamp_max_tensor", [](const In& in) { return clamp(in[0], in[1] - 1, in[1]); }, two},
+      {"atan2", [](const In& in) { return atan2(in[0], in[1]); }, two},
+      {"fmod", [](const In& in) { return in[0].fmod(in[1]); }, two, 0.5, 2},
+      {"fmod", [](const In& in) { return in[0].fmod(0.7); }, one, 0.8, 1},
+      {"remainder", [](const In& in) { return in[0].remainder(in[1]); }, two, 0.5, 2},
+      {"remainder", [](const In& in) { return in[0].remainder(-0.7); }, one, 0.8, 1},
+      {"floor_divide", [](const In& in) { return floor_divide(in[0], in[1]); }, two, 0.5, 2},
+      {"trunc_divide", [](const In& in) { return div(in[0], in[1], {.rounding = "trunc"}); }, two, 0.5, 2},
+      {"lerp",
+       [](const In& in) { return lerp(in[0], in[1], in[2]); },
+       {{{2, 3}, {2, 3}, {2, 3}}, {{2, 3}, {3}, {}}, {{3}, {}, {2, 1}}, {{}, {}, {}}, {{0}, {0}, {}}}},
+      {"lerp", [](const In& in) { return lerp(in[0], in[1], 0.25) + lerp(in[0], in[1], 0.75); }, two},
+
       // ---- Choices ----
       {"maximum", [](const In& in) { return maximum(in[0], in[1]); }, two},
       {"minimum", [](const In& in) { return minimum(in[0], in[1]); }, two},
@@ -346,6 +392,18 @@ TEST_CASE("the gradients that are always zero are") {
   const Tensor x = leaf({-1., 0., 2.});
   x.sign().sum().backward();
   CHECK(values(x.grad()) == Values{0, 0, 0});
+  for (const Tensor& y : {floor(x), ceil(x), round(x), trunc(x)}) {
+    x.zero_grad();
+    y.sum().backward();
+    CHECK(values(x.grad()) == Values{0, 0, 0});
+  }
+  const Tensor divisor = leaf({2., 0., 0.5});
+  for (const char* rounding : {"floor", "trunc"}) {
+    x.zero_grad();
+    div(x, divisor, {.rounding = rounding}).sum().backward();
+    CHECK(values(x.grad()) == Values{0, 0, 0});
+    CHECK(values(divisor.grad()) == Values{0, 0, 0});
+  }
   const Tensor y = x * 1;
   y.copy_(tensor({4., 5., 6.}));
   x.zero_grad();

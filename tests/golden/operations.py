@@ -99,3 +99,45 @@ for reduction in ("mean", "sum", "none"):
         lambda a: functional.cross_entropy(a, classes, reduction=reduction), logits)
     run("mse_" + reduction,
         lambda a: functional.mse_loss(a, torch.zeros(4, 3), reduction=reduction), logits)
+
+# ---- More functions of one input
+
+for name in ("exp2 expm1 log2 log10 log1p rsqrt reciprocal tan asin acos atan sinh cosh erf floor ceil round "
+             "trunc isnan isinf isfinite logical_not".split()):
+    run(name, getattr(torch, name), awkward)
+halves = torch.tensor([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 8388609, -8388609])
+write("halves", halves)
+for name in "floor ceil round trunc".split():
+    run(name + "_halves", getattr(torch, name), halves)
+for name, f in {"logsigmoid": functional.logsigmoid, "leaky_relu": functional.leaky_relu,
+                "leaky_relu2": lambda a: functional.leaky_relu(a, 2), "elu": functional.elu,
+                "elu2": lambda a: functional.elu(a, 2), "gelu": functional.gelu,
+                "gelu_tanh": lambda a: functional.gelu(a, approximate="tanh"), "silu": functional.silu,
+                "softplus": functional.softplus, "softplus2": lambda a: functional.softplus(a, 2, 5),
+                "clamp": lambda a: a.clamp(-1, 3), "clamp_min": lambda a: a.clamp(min=0.5),
+                "clamp_max": lambda a: a.clamp(max=-1), "clamp_crossed": lambda a: a.clamp(3, -1),
+                "hardtanh": functional.hardtanh}.items():
+    run(name, f, awkward)
+
+# ---- More functions of two
+
+for name, f in {"atan2": torch.atan2, "fmod": torch.fmod, "remainder": torch.remainder,
+                "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+                "trunc_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+                "logical_and": torch.logical_and, "logical_or": torch.logical_or,
+                "logical_xor": torch.logical_xor,
+                "lerp": lambda a, b: torch.lerp(a, b, 0.25), "lerp_end": lambda a, b: torch.lerp(a, b, 1.0),
+                "clamp_tensors": lambda a, b: torch.clamp(a, b, b + 1)}.items():
+    run(name, f, left, right)
+whole = torch.tensor(list(itertools.product([7, -7, 6, 1, 0], [2, -2, 3, -1]))).T.contiguous().float()
+write("whole_left", whole[0])
+write("whole_right", whole[1])
+for name, f in {"fmod": torch.fmod, "remainder": torch.remainder, "floor_divide":
+                lambda a, b: torch.div(a, b, rounding_mode="floor"), "trunc_divide":
+                lambda a, b: torch.div(a, b, rounding_mode="trunc")}.items():
+    run(name + "_whole", f, whole[0].long(), whole[1].long())
+tenths = torch.tensor([[1, 0.1], [0.3, 0.1], [-0.3, 0.1], [4.5, -1.5], [1e20, 3]]).T.contiguous()
+write("tenths_left", tenths[0])
+write("tenths_right", tenths[1])
+run("floor_divide_tenths", lambda a, b: torch.div(a, b, rounding_mode="floor"), tenths[0], tenths[1])
+run("remainder_tenths", torch.remainder, tenths[0], tenths[1])
