@@ -639,6 +639,21 @@ struct ReduceOptions {
   ByName by_name = ByName();
   bool keepdim = false;
 };
+struct VarOptions {
+  ByName by_name = ByName();
+  double correction = 1;  // the sum of squares is divided by the count less this
+  bool keepdim = false;
+};
+struct SortOptions {
+  ByName by_name = ByName();
+  bool descending = false;
+  bool stable = false;  // equal ones keep their order; here they always do
+};
+struct TopkOptions {
+  ByName by_name = ByName();
+  bool largest = true;
+  bool sorted = true;  // here they always are
+};
 struct BackwardOptions {
   ByName by_name = ByName();
   bool retain_graph = false;
@@ -828,6 +843,7 @@ class [[nodiscard]] Tensor {
   Tensor squeeze(Loc loc = Loc::here()) const;
   Tensor squeeze(Extent axis, Loc loc = Loc::here()) const;
   Tensor unsqueeze(Extent axis, Loc loc = Loc::here()) const;
+  Tensor flip(Dims axes, Loc loc = Loc::here()) const;
 
   // ---- Elementwise ----
   Tensor pow(const Operand& exponent) const;
@@ -906,6 +922,27 @@ class [[nodiscard]] Tensor {
   struct ValuesIndices max(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   struct ValuesIndices min(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor argmax(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor argmax(Loc loc = Loc::here()) const;  // of the elements in a line
+  Tensor argmin(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor argmin(Loc loc = Loc::here()) const;
+  Tensor prod(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor var(Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor var(VarOptions options, Loc loc = Loc::here()) const;
+  Tensor std(Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor std(VarOptions options, Loc loc = Loc::here()) const;
+  Tensor norm(Scalar p = 2, Dims axes = {}, ReduceOptions options = {},
+              Loc loc = Loc::here()) const;
+  Tensor logsumexp(Dims axes, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor all(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor any(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor count_nonzero(Dims axes = {}, Loc loc = Loc::here()) const;
+  Tensor cumsum(Extent axis, Loc loc = Loc::here()) const;
+  Tensor cumprod(Extent axis, Loc loc = Loc::here()) const;
+  struct ValuesIndices sort(Extent axis = -1, SortOptions options = {},
+                            Loc loc = Loc::here()) const;
+  Tensor argsort(Extent axis = -1, SortOptions options = {}, Loc loc = Loc::here()) const;
+  struct ValuesIndices topk(Extent k, Extent axis = -1, TopkOptions options = {},
+                            Loc loc = Loc::here()) const;
   Tensor softmax(Extent axis, Loc loc = Loc::here()) const;
   Tensor log_softmax(Extent axis, Loc loc = Loc::here()) const;
 
@@ -6328,6 +6365,15 @@ struct Cat : Rule {
     }
   }
 };
+struct Flip : Rule {
+  static constexpr Facts facts = {.name = "flip",
+                                  .symbol = "flip",
+                                  .formula = "a, backwards along the axes",
+                                  .derivatives = {"dy turned back"},
+                                  .attributes = "axes",
+                                  .node = "FlipBackward0"};
+  void backward() { give(0, dy.flip(dims())); }
+};
 }  // namespace rule
 
 inline Tensor Tensor::clone(Loc loc) const {
@@ -6362,6 +6408,23 @@ inline Tensor Tensor::to(Device device, Loc loc) const {
 inline Tensor Tensor::cpu(Loc loc) const { return to(Device::cpu, loc); }
 inline Tensor Tensor::cuda(Loc loc) const { return to(Device::cuda, loc); }
 inline void rule::To::backward() { give(0, dy.to(device(0))); }
+
+// A copy that runs backwards along these axes.
+inline Tensor Tensor::flip(Dims axes, Loc loc) const {
+  const At at{"flip", loc};
+  check_together(at, {this});
+  const Shape over = axes.empty() ? axes : checked_axes(axes, dim(), at);
+  View from = elements();
+  for (std::int64_t given : over) {
+    const int axis = static_cast<int>(given);
+    if (numel() > 0) from.data += (from.shape[axis] - 1) * from.strides[axis] * bytes_of(dtype());
+    from.strides[axis] = -from.strides[axis];
+  }
+  Tensor y = fresh(shape(), dtype(), device());
+  minitensor::copy(y.elements(), from);
+  return record<rule::Flip>(std::move(y), {this}, loc, {0, over});
+}
+inline Tensor flip(const Tensor& x, Dims axes, Loc loc = Loc::here()) { return x.flip(axes, loc); }
 
 // The tensors one after another along an axis: [2, 3] and [4, 3] along 0 -> [6, 3]
 inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc = Loc::here()) {
@@ -6472,6 +6535,460 @@ inline void rule::Gather::backward() {
 
 inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc = Loc::here()) {
   return x.gather(axis, index, loc);
+}
+
+// ---- More reductions ----------------------------------------------------------------------------
+
+namespace rule {
+struct Prod : Reduction {
+  static constexpr Facts facts = {.name = "prod",
+                                  .symbol = "Π",
+                                  .formula = "the product of all a",
+                                  .derivatives = {"dy * y / a"},
+                                  .attributes = "axes",
+                                  .node = "ProdBackward1"};
+  void backward();
+};
+struct Var : Reduction {  // n: the count of elements less the correction
+  static constexpr Facts facts = {.name = "var",
+                                  .symbol = "var",
+                                  .formula = "the sum of all (a - mean(a))^2, / n",
+                                  .derivatives = {"dy * 2 * (a - mean(a)) / n"},
+                                  .attributes = "axes n",
+                                  .node = "VarBackward0"};
+  void backward() {
+    const Tensor distance = a() - a().mean(dims(), {.keepdim = true});
+    give(0, repeated(dy * (2 / n())) * distance);
+  }
+};
+struct Std : Reduction {  // equal elements have the deviation 0, and its slope is taken to be 0
+  static constexpr Facts facts = {.name = "std",
+                                  .symbol = "std",
+                                  .formula = "sqrt(var(a))",
+                                  .derivatives = {"dy * (a - mean(a)) / (n * y) if y != 0 else 0"},
+                                  .attributes = "axes n",
+                                  .node = "StdBackward0"};
+  void backward() {
+    const Tensor distance = a() - a().mean(dims(), {.keepdim = true});
+    const Tensor flat = y() == 0;
+    const Tensor slope = where(flat, 0, dy / (n() * where(flat, 1, y())));
+    give(0, repeated(slope) * distance);
+  }
+};
+struct Norm : Reduction {  // the slope at the origin is taken to be 0
+  static constexpr Facts facts = {
+      .name = "norm",
+      .symbol = "‖a‖",
+      .formula = "the sum of all abs(a)^n, ^(1 / n)",
+      .derivatives = {"dy * sign(a) * (abs(a) / y)^(n - 1) if y != 0 else 0"},
+      .attributes = "n axes",
+      .node = "LinalgVectorNormBackward0"};
+  void backward();
+};
+struct LogSumExp : Reduction {
+  static constexpr Facts facts = {.name = "logsumexp",
+                                  .symbol = "lse",
+                                  .formula = "log of the sum of all exp(a)",
+                                  .derivatives = {"dy * exp(a - y)"},
+                                  .attributes = "axes",
+                                  .node = "LogsumexpBackward0"};
+  void backward() {
+    const Tensor top = where(y() == -std::numeric_limits<double>::infinity(), 0, y());
+    give(0, repeated(dy) * (a() - repeated(top)).exp());
+  }
+};
+struct All : Rule {
+  static constexpr Facts facts = {
+      .name = "all", .symbol = "∀", .formula = "whether all a are true", .attributes = "axes"};
+  void backward() {}
+};
+struct Any : Rule {
+  static constexpr Facts facts = {
+      .name = "any", .symbol = "∃", .formula = "whether any a is true", .attributes = "axes"};
+  void backward() {}
+};
+struct ArgMin : Rule {
+  static constexpr Facts facts = {
+      .name = "argmin", .symbol = "argmin", .formula = "argmin(a)", .attributes = "axis"};
+  void backward() {}
+};
+struct CumSum : Rule {
+  static constexpr Facts facts = {.name = "cumsum",
+                                  .symbol = "Σ…",
+                                  .formula = "the sum of a up to here",
+                                  .derivatives = {"the sum of dy from here on"},
+                                  .attributes = "axis",
+                                  .node = "CumsumBackward0"};
+  void backward();
+};
+struct CumProd : Rule {
+  static constexpr Facts facts = {.name = "cumprod",
+                                  .symbol = "Π…",
+                                  .formula = "the product of a up to here",
+                                  .derivatives = {"the sum of dy * y from here on, / a"},
+                                  .attributes = "axis",
+                                  .node = "CumprodBackward0"};
+  void backward();
+};
+struct Picked : Rule {  // each element of y is the one of a at i
+  void backward() {
+    if (shape(0).empty()) return give(0, dy);
+    give(0, scatter_new(dy, index(), shape(0), static_cast<int>(dims()[0])));
+  }
+};
+struct Sort : Picked {
+  static constexpr Facts facts = {.name = "sort",
+                                  .symbol = "sort",
+                                  .formula = "a in order",
+                                  .derivatives = {"dy put back to i"},
+                                  .attributes = "axis",
+                                  .node = "SortBackward0"};
+};
+struct ArgSort : Rule {
+  static constexpr Facts facts = {.name = "argsort",
+                                  .symbol = "argsort",
+                                  .formula = "where the elements of a in order come from",
+                                  .attributes = "axis"};
+  void backward() {}
+};
+struct TopK : Picked {
+  static constexpr Facts facts = {.name = "topk",
+                                  .symbol = "top n",
+                                  .formula = "the first n of a in order",
+                                  .derivatives = {"dy put back to i, else 0"},
+                                  .attributes = "n axis",
+                                  .node = "TopkBackward0"};
+};
+}  // namespace rule
+
+inline bool has_zero(const Tensor& x) {
+  const Quiet quiet;
+  return (x == 0).sum().item() > 0;
+}
+
+inline Tensor Tensor::prod(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"prod", loc};
+  check_together(at, {this});
+  const Shape over = checked_axes(axes, dim(), at);
+  Tensor y =
+      reduced<formula::Prod>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
+  return titled(axes.empty() ? "ProdBackward0" : nullptr,
+                record<rule::Prod>(std::move(y), {this}, loc, {0, over}));
+}
+
+// y / a is the product of all others, unless a is 0. Then we multiply them: those before a, and
+// those after it.
+inline void rule::Prod::backward() {
+  const Tensor x = a();
+  if (!has_zero(x)) return give(0, repeated(dy * y()) / x);
+  Shape order, back = shape(0);  // the reduced axes last, as one
+  for (int i = 0; i < x.dim(); ++i)
+    if (!dims().contains(i)) order.push_back(i);
+  for (std::int64_t axis : dims()) order.push_back(axis);
+  for (int i = 0; i < x.dim(); ++i) back[static_cast<int>(order[i])] = i;
+  const Tensor turned = x.permute(order);
+  const Tensor rows = turned.reshape({dy.numel(), -1});
+  const std::int64_t last = rows.shape()[1] - 1;
+  const Tensor first = ones({dy.numel(), 1}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor before = cat({first, rows.slice(1, 0, last)}, 1).cumprod(1);
+  const Tensor after = cat({first, rows.flip(1).slice(1, 0, last)}, 1).cumprod(1).flip(1);
+  give(0, repeated(dy) * (before * after).reshape(turned.shape()).permute(back));
+}
+
+// How many elements go into one.
+inline double count_along(const Tensor& x, const Shape& axes) {
+  double count = 1;
+  for (std::int64_t axis : axes) count *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+  return count;
+}
+// The mean square distance from the mean, in two passes over float64: differences of large numbers
+// that are close to each other keep their digits.
+inline Tensor variance(const Tensor& a, const Shape& over, double n, bool keepdim, Loc loc) {
+  const Unseen inside(loc);
+  const Tensor x = a.to(float64);
+  const Tensor distance = x - x.mean(over, {.keepdim = true});
+  return distance.square().sum(over, {.keepdim = keepdim}) / n;
+}
+inline Tensor Tensor::var(Dims axes, VarOptions options, Loc loc) const {
+  const At at{"var", loc};
+  check_floats(*this, at);
+  const Shape over = checked_axes(axes, dim(), at);
+  const double n = std::max(0.0, count_along(*this, over) - options.correction);
+  const Tensor y = variance(*this, over, n, options.keepdim, loc);
+  return record<rule::Var>(converted(y, dtype()), {this}, loc, {n, over});
+}
+inline Tensor Tensor::var(VarOptions options, Loc loc) const { return var({}, options, loc); }
+inline Tensor Tensor::std(Dims axes, VarOptions options, Loc loc) const {
+  const At at{"std", loc};
+  check_floats(*this, at);
+  const Shape over = checked_axes(axes, dim(), at);
+  const double n = std::max(0.0, count_along(*this, over) - options.correction);
+  Tensor y = variance(*this, over, n, options.keepdim, loc);
+  minitensor::map<formula::Sqrt>(y.elements(), y.elements());
+  return record<rule::Std>(converted(y, dtype()), {this}, loc, {n, over});
+}
+inline Tensor Tensor::std(VarOptions options, Loc loc) const { return std({}, options, loc); }
+
+// (sum of |x|^p)^(1/p); for p = infinity the largest |x|, for p = 0 how many are not 0.
+inline Tensor Tensor::norm(Scalar p, Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"norm", loc};
+  check_floats(*this, at);
+  const double n = p.real();
+  if (n == 0 || std::isinf(n)) {
+    const Composed whole("norm", loc);
+    const Tensor counted = n == 0 ? where(*this != 0, 1, sign()) : abs();
+    Tensor y = n == 0  ? counted.sum(axes, options)
+               : n > 0 ? counted.amax(axes, options)
+                       : counted.amin(axes, options);
+    return titled("LinalgVectorNormBackward0", std::move(y));
+  }
+  const Shape over = checked_axes(axes, dim(), at);
+  Tensor y;
+  {
+    const Unseen inside(loc);  // in float64, so that a square does not overflow
+    const Tensor size = to(float64).abs();
+    y = n == 2 ? size.square().sum(over, options).sqrt()
+               : size.pow(n).sum(over, options).pow(1 / n);
+  }
+  return record<rule::Norm>(converted(y, dtype()), {this}, loc, {n, over});
+}
+
+inline void rule::Norm::backward() {
+  const Tensor x = a(), origin = y() == 0;
+  const Tensor share = where(origin, 0, dy), size = where(origin, 1, y());
+  if (n() == 2) return give(0, repeated(share / size) * x);
+  if (n() == 1) return give(0, repeated(share) * x.sign());
+  const Tensor zero = x == 0;
+  const Tensor part = where(zero, 1, x.abs()) / repeated(size);
+  give(0, repeated(share) * x.sign() * where(zero, 0, part.pow(n() - 1)));
+}
+
+// log of the sum of all e^x, with the largest x taken out first, so that nothing overflows.
+inline Tensor Tensor::logsumexp(Dims axes, ReduceOptions options, Loc loc) const {
+  const At at{"logsumexp", loc};
+  check_floats(*this, at);
+  const Shape over = checked_axes(axes, dim(), at);
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    Tensor top = numel() ? amax(over, {.keepdim = true}) : zeros({}, {.dtype = dtype()});
+    top = where(top.abs() == std::numeric_limits<double>::infinity(), 0, top);
+    y = (*this - top).exp().sum(over, {.keepdim = true}).log() + top;
+    if (!options.keepdim) y = dropped(y.contiguous(), over);
+  }
+  return record<rule::LogSumExp>(std::move(y), {this}, loc, {0, over});
+}
+
+template <class R, class F>
+Tensor of_truth(const Tensor& x, Dims axes, bool keepdim, Loc loc) {
+  const At at{R::facts.name, loc};
+  check_together(at, {&x});
+  const Shape over = checked_axes(axes, x.dim(), at);
+  return record<R>(reduced<F>(converted(x, boolean), over, boolean, keepdim), {&x}, loc, {0, over});
+}
+inline Tensor Tensor::all(Dims axes, ReduceOptions options, Loc loc) const {
+  return of_truth<rule::All, formula::All>(*this, axes, options.keepdim, loc);
+}
+inline Tensor Tensor::any(Dims axes, ReduceOptions options, Loc loc) const {
+  return of_truth<rule::Any, formula::Any>(*this, axes, options.keepdim, loc);
+}
+inline Tensor Tensor::count_nonzero(Dims axes, Loc loc) const {
+  const Composed whole("count_nonzero", loc);
+  return (*this != 0).sum(axes);
+}
+
+inline Tensor Tensor::argmin(Extent axis, ReduceOptions options, Loc loc) const {
+  const Tensor indices =
+      extreme_along<formula::Min>(*this, axis, options.keepdim, {"argmin", loc}).indices;
+  return record<rule::ArgMin>(indices, {this}, loc,
+                              {0, {checked_axis(axis, dim(), {"argmin", loc})}});
+}
+inline Tensor Tensor::argmin(Loc loc) const { return reshape({-1}, loc).argmin(0, {}, loc); }
+inline Tensor Tensor::argmax(Loc loc) const { return reshape({-1}, loc).argmax(0, {}, loc); }
+
+// ---- Running sums and products ------------------------------------------------------------------
+
+// After the pass with step s, an element has joined the 2 s up to itself. So it takes log2 n
+// passes, each of which any machine can do; and errors grow with log2 n only. y is dense and nobody
+// else's.
+inline Tensor scanned(void (*join)(const View&, const View&, const View&), Tensor y, int axis) {
+  const std::int64_t n = y.dim() ? y.shape()[axis] : 1;
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    View before = y.elements();
+    before.shape[axis] = n - step;
+    View here = before;
+    here.data += step * here.strides[axis] * bytes_of(y.dtype());
+    const Tensor sum = fresh(before.shape, y.dtype(), y.device());
+    join(sum.elements(), before, here);
+    copy(here, sum.elements());
+  }
+  return y;
+}
+inline Tensor Tensor::cumsum(Extent axis, Loc loc) const {
+  const At at{"cumsum", loc};
+  check_together(at, {this});
+  const int along = checked_axis(axis, dim(), at);
+  Tensor y = copy_of(converted(*this, is_floating(dtype()) ? dtype() : int64));
+  return record<rule::CumSum>(scanned(zip<formula::Add>, std::move(y), along), {this}, loc,
+                              {0, {along}});
+}
+inline Tensor Tensor::cumprod(Extent axis, Loc loc) const {
+  const At at{"cumprod", loc};
+  check_together(at, {this});
+  const int along = checked_axis(axis, dim(), at);
+  Tensor y = copy_of(converted(*this, is_floating(dtype()) ? dtype() : int64));
+  return record<rule::CumProd>(scanned(zip<formula::Mul>, std::move(y), along), {this}, loc,
+                               {0, {along}});
+}
+inline Tensor sum_from_here_on(const Tensor& x, std::int64_t axis) {
+  return x.flip(axis).cumsum(axis).flip(axis);
+}
+
+inline void rule::CumSum::backward() { give(0, dy.dim() ? sum_from_here_on(dy, dims()[0]) : dy); }
+// Where an element is 0, we cannot divide by it; so each product is computed without it.
+inline void rule::CumProd::backward() {
+  const Tensor x = a();
+  if (x.dim() == 0) return give(0, dy);
+  const std::int64_t axis = dims()[0], size = x.size(axis);
+  if (!has_zero(x)) return give(0, sum_from_here_on(dy * y(), axis) / x);
+  std::vector<Tensor> parts;
+  for (std::int64_t k = 0; k < size; ++k) {
+    const Tensor before = x.narrow(axis, 0, k).prod({axis}, {.keepdim = true});
+    const Tensor after = before * x.narrow(axis, k + 1, size - k - 1).cumprod(axis);
+    const Tensor without = cat({before, after}, axis) * dy.narrow(axis, k, size - k);
+    parts.push_back(without.sum({axis}, {.keepdim = true}));
+  }
+  give(0, cat(parts, axis));
+}
+
+// ---- Sorting ------------------------------------------------------------------------------------
+
+// A whole number for each number, in the same order: NaN after all others, and both zeros equal.
+inline std::uint64_t sort_key(const Scalar& number) {
+  constexpr std::uint64_t top = std::uint64_t{1} << 63;
+  if (!is_floating(number.dtype())) return static_cast<std::uint64_t>(number.whole()) ^ top;
+  if (std::isnan(number.real())) return ~std::uint64_t{0};
+  const auto bits = std::bit_cast<std::uint64_t>(number.real() + 0.0);
+  return bits & top ? ~bits : bits | top;
+}
+// Where the elements in order come from: the shape of x. Equal elements keep their order.
+inline Tensor sorted_places(const Tensor& x, int axis, bool descending) {
+  const Quiet quiet;
+  const NoGrad guard;
+  if (x.dim() == 0) return zeros({}, {.dtype = int64, .device = x.device()});
+  const Tensor rows = x.cpu().transpose(axis, -1).contiguous();
+  const Tensor places = fresh(rows.shape(), int64);
+  const std::int64_t size = rows.size(-1);
+  std::vector<std::pair<std::uint64_t, std::int64_t>> line(static_cast<std::size_t>(size));
+  View from = rows.elements();
+  std::int64_t* to = as<std::int64_t>(places.elements().data);
+  for (std::int64_t row = 0; size > 0 && row < rows.numel() / size; ++row) {
+    for (std::int64_t i = 0; i < size; ++i, from.data += bytes_of(from.dtype)) {
+      const std::uint64_t key = sort_key(first_of(from));
+      line[static_cast<std::size_t>(i)] = {descending ? ~key : key, i};
+    }
+    std::sort(line.begin(), line.end());
+    for (const auto& place : line) *to++ = place.second;
+  }
+  return places.transpose(axis, -1).contiguous().to(x.device());
+}
+inline Tensor picked(const Tensor& x, const Tensor& places, int axis) {
+  Tensor y = fresh(places.shape(), x.dtype(), x.device());
+  gather(y.elements(), x.elements(), places.elements(), axis);
+  return y;
+}
+
+inline Tensor Tensor::argsort(Extent axis, SortOptions options, Loc loc) const {
+  const At at{"argsort", loc};
+  check_together(at, {this});
+  const int along = checked_axis(axis, dim(), at);
+  return record<rule::ArgSort>(sorted_places(*this, along, options.descending), {this}, loc,
+                               {0, {along}});
+}
+// The elements in order along an axis, and where they come from. Equal ones keep their order, and
+// NaN counts as the largest.
+inline ValuesIndices Tensor::sort(Extent axis, SortOptions options, Loc loc) const {
+  const At at{"sort", loc};
+  check_together(at, {this});
+  const int along = checked_axis(axis, dim(), at);
+  const Tensor places = sorted_places(*this, along, options.descending);
+  return {record<rule::Sort>(picked(*this, places, along), {this}, loc, {0, {along}}, &places),
+          places};
+}
+// The k largest along an axis (or smallest), in order.
+inline ValuesIndices Tensor::topk(Extent k, Extent axis, TopkOptions options, Loc loc) const {
+  const At at{"topk", loc};
+  check_together(at, {this});
+  const int along = checked_axis(axis, dim(), at);
+  const std::int64_t size = dim() ? shape()[along] : 1;
+  if (k < 0 || k > size) fail(at, {"there are no ", k, " elements along a size of ", size});
+  Tensor places = sorted_places(*this, along, options.largest);
+  if (dim()) {
+    const Unseen inside(loc);
+    places = places.narrow(along, 0, k).contiguous().detach();
+  }
+  const Given given{static_cast<double>(k), {along}};
+  return {record<rule::TopK>(picked(*this, places, along), {this}, loc, given, &places), places};
+}
+
+inline Tensor prod(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.prod(axes, options, loc);
+}
+inline Tensor var(const Tensor& x, Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) {
+  return x.var(axes, options, loc);
+}
+inline Tensor var(const Tensor& x, VarOptions options, Loc loc = Loc::here()) {
+  return x.var(options, loc);
+}
+inline Tensor std(const Tensor& x, Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) {
+  return x.std(axes, options, loc);
+}
+inline Tensor std(const Tensor& x, VarOptions options, Loc loc = Loc::here()) {
+  return x.std(options, loc);
+}
+inline Tensor norm(const Tensor& x, Scalar p = 2, Dims axes = {}, ReduceOptions options = {},
+                   Loc loc = Loc::here()) {
+  return x.norm(p, axes, options, loc);
+}
+inline Tensor logsumexp(const Tensor& x, Dims axes, ReduceOptions options = {},
+                        Loc loc = Loc::here()) {
+  return x.logsumexp(axes, options, loc);
+}
+inline Tensor all(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                  Loc loc = Loc::here()) {
+  return x.all(axes, options, loc);
+}
+inline Tensor any(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+                  Loc loc = Loc::here()) {
+  return x.any(axes, options, loc);
+}
+inline Tensor count_nonzero(const Tensor& x, Dims axes = {}, Loc loc = Loc::here()) {
+  return x.count_nonzero(axes, loc);
+}
+inline Tensor argmax(const Tensor& x, Loc loc = Loc::here()) { return x.argmax(loc); }
+inline Tensor argmin(const Tensor& x, Loc loc = Loc::here()) { return x.argmin(loc); }
+inline Tensor argmin(const Tensor& x, Extent axis, ReduceOptions options = {},
+                     Loc loc = Loc::here()) {
+  return x.argmin(axis, options, loc);
+}
+inline Tensor cumsum(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.cumsum(axis, loc);
+}
+inline Tensor cumprod(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
+  return x.cumprod(axis, loc);
+}
+inline ValuesIndices sort(const Tensor& x, Extent axis = -1, SortOptions options = {},
+                          Loc loc = Loc::here()) {
+  return x.sort(axis, options, loc);
+}
+inline Tensor argsort(const Tensor& x, Extent axis = -1, SortOptions options = {},
+                      Loc loc = Loc::here()) {
+  return x.argsort(axis, options, loc);
+}
+inline ValuesIndices topk(const Tensor& x, Extent k, Extent axis = -1, TopkOptions options = {},
+                          Loc loc = Loc::here()) {
+  return x.topk(k, axis, options, loc);
 }
 
 // ---- Writes in place ----------------------------------------------------------------------------

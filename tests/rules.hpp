@@ -30,7 +30,8 @@ inline std::vector<const mt::Recipe*> all() {
       ScatterNew, AsStrided, WriteInto, Overwrite, Expm1, Log1p, Log2, Log10, Rsqrt, Reciprocal,
       Tan, Asin, Acos, Atan, Sinh, Cosh, Erf, Floor, Ceil, Round, Trunc, ClampMin, ClampMax,
       ClampMinTensor, ClampMaxTensor, Atan2, Fmod, Remainder, FloorDivide, TruncDivide, Lerp,
-      LogSigmoid, LeakyRelu, Elu, Gelu, Silu, Softplus>();
+      LogSigmoid, LeakyRelu, Elu, Gelu, Silu, Softplus, Prod, Var, Std, Norm, LogSumExp, All, Any,
+      ArgMin, CumSum, CumProd, Sort, ArgSort, TopK, Flip>();
 }
 
 inline std::set<std::string> names_of(const std::vector<const mt::Recipe*>& recipes) {

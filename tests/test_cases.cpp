@@ -41,6 +41,23 @@ TEST_CASE("B005: sqrt has an infinite slope at 0, and the chain rule does not hi
   CHECK(difference(x2.grad(), tensor({not_a_number, 1.}), 1e-6) == "");
 }
 
+TEST_CASE("B006: the norm of zeros has the gradient 0") {
+  const Tensor x = leaf({{0., 0.}, {0., 0.}});
+  const Tensor y = norm(x);
+  y.backward();
+  CHECK(y.item() == 0);
+  CHECK(gradient_of(x) == Values{0, 0, 0, 0});
+}
+
+TEST_CASE("B010: the variance of one number is NaN, and 0 without the correction") {
+  const Tensor x = leaf({5.});
+  CHECK(std::isnan(var(x).item()));
+  const Tensor y = var(x, {.correction = 0});
+  y.backward();
+  CHECK(y.item() == 0);
+  CHECK(gradient_of(x) == Values{0});
+}
+
 TEST_CASE("B011: abs and relu have the gradient 0 at their kink, for both zeros") {
   const Tensor x = leaf({0., -0.0, -3., 2.}), x2 = leaf({0., -0.0, -3., 2.});
   const Tensor a = abs(x), b = relu(x2);
@@ -111,6 +128,13 @@ TEST_CASE("B024: softmax gives masked places exactly 0, and a gradient of 0") {
   CHECK(difference(x.grad(), tensor({0., -0.19661194, 0.19661193}), 1e-6, 1e-7) == "");
 }
 
+TEST_CASE("B026: logsumexp of infinite and of large rows") {
+  const Tensor x = tensor(
+      {{-infinity, -infinity}, {1000., 1000.}, {-1000., -1001.}, {infinity, 1.}, {-infinity, 3.}});
+  const Tensor expected = tensor({-infinity, 1000.6932, -999.68677, infinity, 3.});
+  CHECK(difference(logsumexp(x, 1), expected, 1e-6) == "");
+}
+
 TEST_CASE("B029: log_softmax keeps a small tail to 1e-7") {
   const Tensor y = log_softmax(tensor({0., -17.}), 0);
   CHECK(difference(y, tensor({-4.139937e-08, -17.}), 0, 1e-7) == "");
@@ -145,6 +169,14 @@ TEST_CASE("B035: log1p and expm1 keep what is tiny") {
   b.sum().backward();
   for (const Tensor& y : {a, b}) CHECK(difference(y.detach(), x.detach(), 1e-6) == "");
   for (const Tensor& leaf : {x, x2}) CHECK(difference(leaf.grad(), ones({3}), 1e-6) == "");
+}
+
+TEST_CASE("B036: a product with a zero has the gradient of the others") {
+  const Tensor x = leaf({5., 0., -2.});
+  const Tensor y = prod(x);
+  y.backward();
+  CHECK(y.item() == 0);
+  CHECK(gradient_of(x) == Values{0, -10, 0});
 }
 
 TEST_CASE("B042: activations have second derivatives") {
@@ -509,6 +541,13 @@ TEST_CASE("B112: ten million tenths add up") {
   const Tensor x = full({10'000'000}, 0.1);
   CHECK(std::abs(x.sum().item() - 1000000.0149) <= 2e-6 * 1000000.0149);
   CHECK(std::abs(x.mean().item() - 0.1000000015) <= 2e-6 * 0.1);
+}
+
+TEST_CASE("B115: a variance does not cancel") {
+  const Tensor x = tensor({100000., 100001., 100002., 100003.});
+  CHECK(var(x).item() == Approx(5. / 3).epsilon(1e-6));
+  CHECK(var(x, {.correction = 0}).item() == Approx(1.25).epsilon(1e-6));
+  CHECK(mt::std(x).item() == Approx(1.2909944487358056).epsilon(1e-6));
 }
 
 TEST_CASE("B119: products of transposed operands have the values of dense ones") {

@@ -174,6 +174,34 @@ TEST_CASE("integers are not divided by zero, and rounding is spelled out") {
         0);
 }
 
+TEST_CASE("reductions that divide or take roots want floats") {
+  const Tensor x = tensor({1, 2});
+  const std::string rule = ": it takes floats, not int64 at HERE. Hint: convert with .to(float32)";
+  CHECK(error_of([&] { return x.var(); }) == "var" + rule);
+  CHECK(error_of([&] { return x.std(); }) == "std" + rule);
+  CHECK(error_of([&] { return x.norm(); }) == "norm" + rule);
+  CHECK(error_of([&] { return x.logsumexp(0); }) == "logsumexp" + rule);
+}
+
+TEST_CASE("more reductions say which axes and elements there are") {
+  const Tensor x = zeros({2, 3});
+  const std::string rule = ": axis 2 is out of range for 2 dimensions at HERE. Hint: use -2 to 1";
+  CHECK(error_of([&] { return x.prod(2); }) == "prod" + rule);
+  CHECK(error_of([&] { return x.any(2); }) == "any" + rule);
+  CHECK(error_of([&] { return x.cumsum(2); }) == "cumsum" + rule);
+  CHECK(error_of([&] { return x.cumprod(2); }) == "cumprod" + rule);
+  CHECK(error_of([&] { return x.sort(2).values; }) == "sort" + rule);
+  CHECK(error_of([&] { return x.argsort(2); }) == "argsort" + rule);
+  CHECK(error_of([&] { return x.flip(2); }) == "flip" + rule);
+  CHECK(error_of([&] {
+          return x.flip({0, 0});
+        }) == "flip: an axis is named twice: [0, 0] at HERE.");
+  CHECK(error_of([&] { return x.topk(4).values; }) ==
+        "topk: there are no 4 elements along a size of 3 at HERE.");
+  CHECK(error_of([] { return zeros({0}).argmin(); }) ==
+        "argmin: nothing has no largest or smallest element: the shape is [0] at HERE.");
+}
+
 TEST_CASE("clamp wants a bound") {
   CHECK(error_of([] { return tensor({1.}).clamp(ClampOptions()); }) ==
         "clamp: it has no bound at HERE. Hint: write {.min = 0}, {.max = 1} or both");

@@ -141,3 +141,19 @@ write("tenths_left", tenths[0])
 write("tenths_right", tenths[1])
 run("floor_divide_tenths", lambda a, b: torch.div(a, b, rounding_mode="floor"), tenths[0], tenths[1])
 run("remainder_tenths", torch.remainder, tenths[0], tenths[1])
+
+# ---- More reductions
+
+for name, f in {"prod1": lambda a: a.prod(1), "var1": lambda a: a.var(1), "var0": lambda a: a.var(0, unbiased=False),
+                "std1": lambda a: a.std(1), "norm1": lambda a: a.norm(1, 1), "norm2": lambda a: a.norm(2, 1),
+                "norm3": lambda a: torch.linalg.vector_norm(a, 3, 1), "norminf": lambda a: a.norm(inf, 1),
+                "norm-inf": lambda a: a.norm(-inf, 1), "norm0": lambda a: a.norm(0, 1),
+                "logsumexp1": lambda a: a.logsumexp(1), "cumsum1": lambda a: a.cumsum(1),
+                "cumprod1": lambda a: a.cumprod(1), "sort1": lambda a: a.sort(dim=1, stable=True).values,
+                "sort1_down": lambda a: a.sort(dim=1, descending=True, stable=True).values,
+                "argsort1": lambda a: a.sort(dim=1, stable=True).indices,
+                "argsort1_down": lambda a: a.sort(dim=1, descending=True, stable=True).indices,
+                "topk1": lambda a: a.topk(2, 1).values, "topk1_small": lambda a: a.topk(2, 1, False).values,
+                "argmin1": lambda a: a.argmin(1), "all1": lambda a: (a != 0).all(1), "any1": lambda a: (a != 0).any(1),
+                "count1": lambda a: a.count_nonzero(1)}.items():
+    run(name, f, rows)
