@@ -812,6 +812,17 @@ class [[nodiscard]] Tensor {
   Tensor narrow(Extent axis, Extent start, Extent length, Loc loc = Loc::here()) const;
   Tensor at(Shape index, Loc loc = Loc::here()) const;  // x.at({i, j})
   Tensor gather(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
+  Tensor take_along_dim(const Tensor& index, Extent axis, Loc loc = Loc::here()) const;
+  Tensor index_select(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
+  Tensor index_add(Extent axis, const Tensor& index, const Tensor& source,
+                   Loc loc = Loc::here()) const;
+  Tensor scatter(Extent axis, const Tensor& index, const Tensor& source,
+                 Loc loc = Loc::here()) const;
+  Tensor scatter(Extent axis, const Tensor& index, Scalar value, Loc loc = Loc::here()) const;
+  Tensor scatter_add(Extent axis, const Tensor& index, const Tensor& source,
+                     Loc loc = Loc::here()) const;
+  Tensor masked_fill(const Tensor& mask, const Operand& value) const;
+  Tensor masked_select(const Tensor& mask, Loc loc = Loc::here()) const;
   class Rows;
   Rows begin(Loc loc = Loc::here()) const;  // over axis 0
   Rows end(Loc loc = Loc::here()) const;
@@ -844,6 +855,25 @@ class [[nodiscard]] Tensor {
   Tensor squeeze(Extent axis, Loc loc = Loc::here()) const;
   Tensor unsqueeze(Extent axis, Loc loc = Loc::here()) const;
   Tensor flip(Dims axes, Loc loc = Loc::here()) const;
+  Tensor roll(Dims shifts, Dims axes = {}, Loc loc = Loc::here()) const;
+  Tensor unflatten(Extent axis, Shape sizes, Loc loc = Loc::here()) const;
+  Tensor movedim(Dims from, Dims to, Loc loc = Loc::here()) const;
+  Tensor expand_as(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor broadcast_to(Shape shape, Loc loc = Loc::here()) const;
+  Tensor repeat(Shape times, Loc loc = Loc::here()) const;
+  template <Integer Second, Integer... T>
+  Tensor repeat(First first, Second second, T... rest) const {
+    return repeat(first.with(second, rest...), first.loc);
+  }
+  std::vector<Tensor> split(std::int64_t size, Extent axis = 0, Loc loc = Loc::here()) const;
+  std::vector<Tensor> split(Dims sizes, Extent axis = 0, Loc loc = Loc::here()) const;
+  std::vector<Tensor> chunk(Extent count, Extent axis = 0, Loc loc = Loc::here()) const;
+  std::vector<Tensor> unbind(Extent axis = 0, Loc loc = Loc::here()) const;
+  Tensor tril(Extent diagonal = 0, Loc loc = Loc::here()) const;
+  Tensor triu(Extent diagonal = 0, Loc loc = Loc::here()) const;
+  Tensor diagonal(Extent offset = 0, Extent axis = 0, Extent other = 1,
+                  Loc loc = Loc::here()) const;
+  Tensor unfold(Extent axis, Extent size, Extent step, Loc loc = Loc::here()) const;
 
   // ---- Elementwise ----
   Tensor pow(const Operand& exponent) const;
@@ -5895,7 +5925,8 @@ inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
     return s;
   };
   Tensor y = fresh(with(n, m), dtype(), device());
-  minitensor::matmul(y.elements(), broadcast_to(a, with(n, k)), broadcast_to(b, with(k, m)));
+  minitensor::matmul(y.elements(), minitensor::broadcast_to(a, with(n, k)),
+                     minitensor::broadcast_to(b, with(k, m)));
   Shape unused;
   if (dim() == 1) unused.push_back(y.dim() - 2);
   if (other.dim() == 1) unused.push_back(y.dim() - 1);
@@ -6325,6 +6356,230 @@ class Tensor::Rows {  // for (Tensor row : x)
 inline Tensor::Rows Tensor::begin(Loc loc) const { return {*this, 0, loc}; }
 inline Tensor::Rows Tensor::end(Loc loc) const { return {*this, size(0, loc), loc}; }
 
+// ---- More views ---------------------------------------------------------------------------------
+
+namespace rule {
+struct Diagonal : Rule {
+  static constexpr Facts facts = {.name = "diagonal",
+                                  .symbol = "diag",
+                                  .formula = "the diagonal of a",
+                                  .derivatives = {"dy on the diagonal, else 0"},
+                                  .attributes = "offset axis other",
+                                  .node = "DiagonalBackward0"};
+  void backward() {
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    whole.diagonal(dims()[0], dims()[1], dims()[2]).copy_(dy);
+    give(0, whole);
+  }
+};
+struct Unfold : Rule {  // an element that lies in several windows receives the sum
+  static constexpr Facts facts = {.name = "unfold",
+                                  .symbol = "unfold",
+                                  .formula = "windows of a",
+                                  .derivatives = {"dy of all windows, added up"},
+                                  .attributes = "axis size step",
+                                  .node = "UnfoldBackward0"};
+  void backward() {
+    const std::int64_t axis = dims()[0], size = dims()[1], step = dims()[2];
+    const std::int64_t reach = (dy.size(axis) - 1) * step + 1;
+    const Tensor whole = zeros(shape(0), {.dtype = dy.dtype(), .device = dy.device()});
+    for (std::int64_t k = 0; k < size; ++k)
+      whole.slice(axis, k, k + reach, step) += dy.select(-1, k);
+    give(0, whole);
+  }
+};
+struct Pad : Rule {  // to take away is to add a negative amount
+  static constexpr Facts facts = {.name = "pad",
+                                  .symbol = "pad",
+                                  .formula = "a with n around it",
+                                  .derivatives = {"its part of dy"},
+                                  .attributes = "n pads",
+                                  .node = "ConstantPadNdBackward0"};
+  void backward();
+};
+}  // namespace rule
+
+// The elements [i, i + offset] of two axes, as a new last axis. A view.
+inline Tensor Tensor::diagonal(Extent offset, Extent axis, Extent other, Loc loc) const {
+  const At at{"diagonal", loc};
+  check_together(at, {this});
+  if (dim() < 2) fail(at, {"it takes at least two axes, not ", shape()});
+  const int i = checked_axis(axis, dim(), at), j = checked_axis(other, dim(), at);
+  if (i == j) fail(at, {"an axis is named twice: ", Shape(i, j)});
+  Shape shape = get().shape, strides = get().strides;
+  const std::int64_t down = std::max<std::int64_t>(0, -offset), right = down + offset;
+  const std::int64_t length =
+      std::max<std::int64_t>(0, std::min(shape[i] - down, shape[j] - right));
+  const std::int64_t first = length ? down * strides[i] + right * strides[j] : 0;
+  const std::int64_t step = strides[i] + strides[j];
+  for (Shape* list : {&shape, &strides}) list->erase(std::max(i, j)), list->erase(std::min(i, j));
+  shape.push_back(length);
+  strides.push_back(step);
+  return record<rule::Diagonal>(view_of(*this, shape, strides, storage_offset() + first), {this},
+                                loc, {0, {std::int64_t{offset}, i, j}});
+}
+// Windows of `size` elements along an axis, one every `step`; they become a new last axis. A view:
+// [7] with size 3 and step 2 -> [3, 3].
+inline Tensor Tensor::unfold(Extent axis, Extent size, Extent step, Loc loc) const {
+  const At at{"unfold", loc};
+  check_together(at, {this});
+  if (dim() == 0) fail(at, {"a 0-d tensor has no axis to unfold"});
+  const int along = checked_axis(axis, dim(), at);
+  Shape shape = get().shape, strides = get().strides;
+  if (step < 1) fail(at, {"the step is ", step, ", it has to be positive"});
+  if (size < 0 || size > shape[along])
+    fail(at, {"a window of ", size, " does not fit into a size of ", shape[along]});
+  shape[along] = (shape[along] - size) / step + 1;
+  shape.push_back(size);
+  strides.push_back(strides[along]);
+  strides[along] *= step;
+  return record<rule::Unfold>(view_of(*this, shape, strides, storage_offset()), {this}, loc,
+                              {0, {along, std::int64_t{size}, std::int64_t{step}}});
+}
+inline Tensor Tensor::unflatten(Extent axis, Shape sizes, Loc loc) const {
+  const At at{"unflatten", loc};
+  check_together(at, {this});
+  if (dim() == 0) fail(at, {"a 0-d tensor has no axis to divide"});
+  const int along = checked_axis(axis, dim(), at);
+  sizes = completed_shape(sizes, get().shape[along], at);
+  Shape to = shape();
+  to.erase(along);
+  for (int i = 0; i < sizes.size(); ++i) to.insert(along + i, sizes[i]);
+  return view(to, loc);
+}
+inline Tensor Tensor::movedim(Dims from, Dims to, Loc loc) const {
+  const At at{"movedim", loc};
+  check_together(at, {this});
+  if (from.size() != to.size())
+    fail(at, {from, " and ", to, " do not name the same number of axes"});
+  Shape order = Shape::filled(dim(), -1);
+  bool moved[Shape::capacity] = {};
+  for (int i = 0; i < from.size(); ++i) {
+    const int source = checked_axis(from[i], dim(), at), target = checked_axis(to[i], dim(), at);
+    if (dim() == 0) continue;
+    if (moved[source] || order[target] >= 0)
+      fail(at, {"an axis is named twice: ", from, " to ", to});
+    moved[source] = true;
+    order[target] = source;
+  }
+  for (int source = 0, target = 0; source < dim(); ++source) {  // the others keep their order
+    if (moved[source]) continue;
+    while (order[target] >= 0) ++target;
+    order[target] = source;
+  }
+  return permute(order, loc);
+}
+inline Tensor Tensor::expand_as(const Tensor& other, Loc loc) const {
+  check_together({"expand_as", loc}, {this, &other});
+  return expand(other.shape(), loc);
+}
+inline Tensor Tensor::broadcast_to(Shape shape, Loc loc) const { return expand(shape, loc); }
+inline std::vector<Tensor> Tensor::split(Dims sizes, Extent axis, Loc loc) const {
+  const At at{"split", loc};
+  check_together(at, {this});
+  std::int64_t start = 0, total = 0;
+  for (std::int64_t size : sizes) total += size;
+  if (total != this->size(axis, loc))
+    fail(at, {"the sizes ", sizes, " do not add up to ", this->size(axis, loc)});
+  std::vector<Tensor> parts;
+  for (std::int64_t size : sizes) {
+    parts.push_back(titled("SplitWithSizesBackward0", narrow(axis, start, size, loc)));
+    start += size;
+  }
+  return parts;
+}
+// Parts of `size` along an axis; the last one has what is left. Views.
+inline std::vector<Tensor> Tensor::split(std::int64_t size, Extent axis, Loc loc) const {
+  const At at{"split", loc};
+  check_together(at, {this});
+  if (size < 1) fail(at, {"the size is ", size, ", it has to be positive"});
+  const std::int64_t whole = this->size(axis, loc);
+  std::vector<Tensor> parts;
+  for (std::int64_t start = 0; start < std::max<std::int64_t>(whole, 1); start += size)
+    parts.push_back(titled("SplitBackward0", slice(axis, start, start + size, 1, loc)));
+  return parts;
+}
+// As many parts of equal size as there are, at most `count`. Views.
+inline std::vector<Tensor> Tensor::chunk(Extent count, Extent axis, Loc loc) const {
+  if (count < 1) fail({"chunk", loc}, {"the count is ", count, ", it has to be positive"});
+  const std::int64_t whole = size(axis, loc);
+  return split(std::max<std::int64_t>(1, (whole + count - 1) / count), axis, loc);
+}
+inline std::vector<Tensor> Tensor::unbind(Extent axis, Loc loc) const {
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < size(axis, loc); ++i)
+    parts.push_back(titled("UnbindBackward0", select(axis, i, loc)));
+  return parts;
+}
+
+// Elements of the value n around x: pairs of counts before and after, the last axis first, as in
+// {left, right, top, bottom}. A negative count takes away.
+inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::here()) {
+  const At at{"pad", loc};
+  check_together(at, {&x});
+  if (pads.size() % 2 || pads.size() > 2 * x.dim())
+    fail(at, {pads, " are not pairs for some of the axes of ", x.shape()},
+         {"write {left, right, top, bottom}, the last axis first"});
+  if (kind_of(value.dtype()) > kind_of(x.dtype()))
+    fail(at, {"a ", value.dtype(), " value can't be written into ", x.dtype()});
+  Shape shape = x.shape();
+  View from = x.elements();
+  std::int64_t start = 0;
+  for (int k = 0; 2 * k < pads.size(); ++k) {
+    const int axis = x.dim() - 1 - k;
+    const std::int64_t before = pads[2 * k], after = pads[2 * k + 1];
+    shape[axis] += before + after;
+    if (shape[axis] < 0) fail(at, {pads, " take away more than there is of ", x.shape()});
+    const std::int64_t left = std::max<std::int64_t>(0, -before);
+    const std::int64_t length = from.shape[axis] - left - std::max<std::int64_t>(0, -after);
+    from.shape[axis] = std::max<std::int64_t>(0, length);
+    from.data += left * from.strides[axis] * bytes_of(x.dtype());
+  }
+  Tensor y = fresh(shape, x.dtype(), x.device());
+  fill(y.elements(), value);
+  View to = y.elements();
+  to.shape = from.shape;
+  for (int k = 0; 2 * k < pads.size(); ++k)
+    start += std::max<std::int64_t>(0, pads[2 * k]) * to.strides[x.dim() - 1 - k];
+  to.data += start * bytes_of(x.dtype());
+  if (from.shape.numel() > 0) copy(to, from);
+  return record<rule::Pad>(std::move(y), {&x}, loc, {value.real(), pads});
+}
+inline void rule::Pad::backward() {
+  Shape back = dims();
+  for (int i = 0; i < back.size(); ++i) back[i] = -back[i];
+  give(0, pad(dy, back));
+}
+
+inline Tensor unflatten(const Tensor& x, Extent axis, Shape sizes, Loc loc = Loc::here()) {
+  return x.unflatten(axis, sizes, loc);
+}
+inline Tensor movedim(const Tensor& x, Dims from, Dims to, Loc loc = Loc::here()) {
+  return x.movedim(from, to, loc);
+}
+inline Tensor broadcast_to(const Tensor& x, Shape shape, Loc loc = Loc::here()) {
+  return x.broadcast_to(shape, loc);
+}
+inline std::vector<Tensor> split(const Tensor& x, std::int64_t size, Extent axis = 0,
+                                 Loc loc = Loc::here()) {
+  return x.split(size, axis, loc);
+}
+inline std::vector<Tensor> split(const Tensor& x, Dims sizes, Extent axis = 0,
+                                 Loc loc = Loc::here()) {
+  return x.split(sizes, axis, loc);
+}
+inline std::vector<Tensor> chunk(const Tensor& x, Extent count, Extent axis = 0,
+                                 Loc loc = Loc::here()) {
+  return x.chunk(count, axis, loc);
+}
+inline std::vector<Tensor> unbind(const Tensor& x, Extent axis = 0, Loc loc = Loc::here()) {
+  return x.unbind(axis, loc);
+}
+inline Tensor diagonal(const Tensor& x, Extent offset = 0, Extent axis = 0, Extent other = 1,
+                       Loc loc = Loc::here()) {
+  return x.diagonal(offset, axis, other, loc);
+}
+
 // ---- Copies -------------------------------------------------------------------------------------
 
 namespace rule {
@@ -6535,6 +6790,283 @@ inline void rule::Gather::backward() {
 
 inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc = Loc::here()) {
   return x.gather(axis, index, loc);
+}
+
+// ---- More ways to pick and to place -------------------------------------------------------------
+
+namespace rule {
+struct Scatter : Rule {
+  static constexpr Facts facts = {.name = "scatter_source",
+                                  .symbol = "scatter",
+                                  .formula = "a with b written to c",
+                                  .derivatives = {"0 at c, else dy", "dy at c"},
+                                  .attributes = "axis",
+                                  .node = "ScatterBackward0"};
+  void backward() {
+    if (wants(0)) give(0, dy.scatter(dims()[0], c(), 0));
+    if (wants(1)) give(1, dy.gather(dims()[0], c()));
+  }
+};
+struct ScatterNumber : Rule {
+  static constexpr Facts facts = {.name = "scatter_number",
+                                  .symbol = "scatter",
+                                  .formula = "a with n written to b",
+                                  .derivatives = {"0 at b, else dy"},
+                                  .attributes = "n axis",
+                                  .node = "ScatterBackward1"};
+  void backward() { give(0, dy.scatter(dims()[0], b(), 0)); }
+};
+}  // namespace rule
+
+// What the scatters ask of an index, and of what it places: the part of `source` that lies under
+// it.
+inline Tensor under_index(const Tensor& x, const Tensor& index, const Tensor& source, int axis,
+                          const At& at) {
+  if (source.dtype() != x.dtype())
+    fail(at, {"a ", source.dtype(), " source is placed into ", x.dtype()},
+         {"convert it with .to(", x.dtype(), ")"});
+  if (index.dim() != x.dim() || source.dim() != x.dim())
+    fail(at, {"the index ", index.shape(), " and the source ", source.shape(),
+              " need as many axes as ", x.shape()});
+  Tensor part = source;
+  for (int i = 0; i < x.dim(); ++i) {
+    const std::int64_t size = index.shape()[i];
+    if (size > source.shape()[i] || (i != axis && size > x.shape()[i]))
+      fail(at, {"the index ", index.shape(), " is larger than the source ", source.shape(), " or ",
+                x.shape(), " at axis ", i});
+    if (size < source.shape()[i]) part = part.narrow(i, 0, size, at.loc);
+  }
+  check_index(index, x.dim() ? x.shape()[axis] : 1, at);
+  return part;
+}
+// Writes the elements of `source`, of any type, to where the index says.
+inline Tensor written_at(const Tensor& x, const Tensor& index, const Tensor& source, int axis,
+                         Loc loc) {
+  const Unseen inside(loc);
+  const Tensor y = copy_of(x.cpu()), places = index.cpu(), values = source.cpu();
+  const std::int64_t bytes = bytes_of(y.dtype());
+  const std::int64_t step = y.dim() ? y.stride()[axis] * bytes : 0;
+  const View zero = at_index_zero(y.elements(), axis, values.shape());
+  const Walk walk({&values.elements(), &zero, &places.elements()});
+  Odometer at(walk);
+  if (values.numel() == 0) return y.to(x.device());
+  do
+    std::memcpy(at.data[1] + *as<std::int64_t>(at.data[2]) * step, at.data[0],
+                static_cast<std::size_t>(bytes));
+  while (at.next());
+  return y.to(x.device());
+}
+// y = x, but y[i][index[i][j]] = source[i][j] along axis 1, and so for each axis. Where an index
+// comes twice, one of the two stays.
+inline Tensor Tensor::scatter(Extent axis, const Tensor& index, const Tensor& source,
+                              Loc loc) const {
+  const At at{"scatter", loc};
+  check_together(at, {this, &index, &source});
+  const int along = checked_axis(axis, dim(), at);
+  const Tensor part = under_index(*this, index, source, along, at);
+  return record<rule::Scatter>(written_at(*this, index, part, along, loc), {this, &part, &index},
+                               loc, {0, {along}});
+}
+inline Tensor Tensor::scatter(Extent axis, const Tensor& index, Scalar value, Loc loc) const {
+  const At at{"scatter", loc};
+  check_together(at, {this, &index});
+  const int along = checked_axis(axis, dim(), at);
+  Tensor same;
+  {
+    const Unseen inside(loc);
+    same = full({}, value, {.dtype = dtype(), .device = device()}).expand(index.shape());
+  }
+  static_cast<void>(under_index(*this, index, same, along, at));
+  return record<rule::ScatterNumber>(written_at(*this, index, same, along, loc), {this, &index},
+                                     loc, {value.real(), {along}});
+}
+// The same, but added to what is there; an index that comes twice adds twice.
+inline Tensor Tensor::scatter_add(Extent axis, const Tensor& index, const Tensor& source,
+                                  Loc loc) const {
+  const At at{"scatter_add", loc};
+  check_together(at, {this, &index, &source});
+  const Composed whole("scatter_add", loc);
+  const int along = checked_axis(axis, dim(), at);
+  const Tensor part = under_index(*this, index, source, along, at);
+  return titled("ScatterAddBackward0", *this + scatter_new(part, index, shape(), along, loc));
+}
+
+// A line of indices for an axis, as an index for every element: [n] -> shape, with n at the axis.
+inline Tensor spread(const Tensor& index, Shape shape, int axis, const At& at) {
+  if (shape.empty()) fail(at, {"a 0-d tensor has no axis to index"});
+  if (index.dim() > 1) fail(at, {"the index has shape ", index.shape(), ", and not one axis"});
+  shape[axis] = index.numel();
+  Shape line = Shape::filled(shape.size(), 1);
+  line[axis] = index.numel();
+  const Unseen inside(at.loc);
+  return index.reshape(line).expand(shape);
+}
+// The slices at these places of an axis: [3, 4] with two indices along 0 -> [2, 4]
+inline Tensor Tensor::index_select(Extent axis, const Tensor& index, Loc loc) const {
+  const At at{"index_select", loc};
+  check_together(at, {this, &index});
+  const Composed whole("index_select", loc);
+  const int along = checked_axis(axis, dim(), at);
+  const Tensor places = spread(index, shape(), along, at);
+  return titled("IndexSelectBackward0", gather(along, places));
+}
+// Adds slices of `source` to those at these places of an axis.
+inline Tensor Tensor::index_add(Extent axis, const Tensor& index, const Tensor& source,
+                                Loc loc) const {
+  const At at{"index_add", loc};
+  check_together(at, {this, &index, &source});
+  const Composed whole("index_add", loc);
+  const int along = checked_axis(axis, dim(), at);
+  const Tensor places = spread(index, shape(), along, at);
+  if (source.shape() != places.shape())
+    fail(at,
+         {"the source has shape ", source.shape(), ", and the index asks for ", places.shape()});
+  return titled("IndexAddBackward0", scatter_add(along, places, source));
+}
+// As gather, but x and the index broadcast along the other axes.
+inline Tensor Tensor::take_along_dim(const Tensor& index, Extent axis, Loc loc) const {
+  const At at{"take_along_dim", loc};
+  check_together(at, {this, &index});
+  if (index.dim() != dim())
+    fail(at, {"the index has shape ", index.shape(), ", and the tensor ", shape()});
+  const Composed whole("take_along_dim", loc);
+  const int along = checked_axis(axis, dim(), at);
+  Shape from = shape(), to = index.shape();
+  if (dim() > 0) from[along] = to[along] = 1;
+  Shape common = broadcast_shapes(from, to, at), of_index = common;
+  if (dim() > 0) common[along] = shape()[along], of_index[along] = index.shape()[along];
+  return expand(common).gather(along, index.expand(of_index));
+}
+
+// x, but the value where the mask is true; the mask broadcasts.
+inline Tensor Tensor::masked_fill(const Tensor& mask, const Operand& value) const {
+  const At at{"masked_fill", value.loc};
+  check_together(at, {this, &mask});
+  check_condition(mask, at);
+  if (value.tensor) check_together(at, {this, value.tensor});
+  if (value.tensor && value.tensor->dim() > 0)
+    fail(at, {"the value has shape ", value.tensor->shape(), ", it has to be one number"});
+  const DType kind = value.tensor ? value.tensor->dtype() : value.number.dtype();
+  if (kind_of(kind) > kind_of(dtype()))
+    fail(at, {"a ", kind, " value can't be written into ", dtype()});
+  const Composed whole("masked_fill", value.loc);
+  return titled("MaskedFillBackward0", where(mask, value, Operand(*this, value.loc)));
+}
+// The elements where the mask is true, in a line; both broadcast.
+inline Tensor Tensor::masked_select(const Tensor& mask, Loc loc) const {
+  const At at{"masked_select", loc};
+  check_together(at, {this, &mask});
+  check_condition(mask, at);
+  const Composed whole("masked_select", loc);
+  const Shape shape = broadcast_shapes(this->shape(), mask.shape(), at);
+  std::vector<std::int64_t> places;
+  const Tensor flags = dense_copy(mask.expand(shape), boolean);
+  const bool* flag = flags.data<bool>();
+  for (std::int64_t i = 0; i < shape.numel(); ++i)
+    if (flag[i]) places.push_back(i);
+  const Tensor index = tensor(places, {.device = device()});
+  return titled("MaskedSelectBackward0", expand(shape).reshape({-1}).gather(0, index));
+}
+
+// Which elements lie on or below a diagonal; `offset` moves it to the right.
+inline Tensor below_diagonal(const Tensor& x, std::int64_t offset, const At& at) {
+  check_together(at, {&x});
+  if (x.dim() < 2) fail(at, {"it takes at least two axes, not ", x.shape()});
+  const Unseen inside(at.loc);
+  const TensorOptions there{.dtype = int64, .device = cpu};
+  const Tensor row = arange(x.size(-2), there).unsqueeze(1), column = arange(x.size(-1), there);
+  return (column <= row + offset).to(x.device());
+}
+// The elements on and below a diagonal of the last two axes, else 0.
+inline Tensor Tensor::tril(Extent diagonal, Loc loc) const {
+  const Tensor mask = below_diagonal(*this, diagonal, {"tril", loc});
+  const Composed whole("tril", loc);
+  return titled("TrilBackward0", where(mask, *this, 0));
+}
+// The elements on and above a diagonal of the last two axes, else 0.
+inline Tensor Tensor::triu(Extent diagonal, Loc loc) const {
+  const Tensor mask = below_diagonal(*this, diagonal - 1, {"triu", loc});
+  const Composed whole("triu", loc);
+  return titled("TriuBackward0", where(mask, 0, *this));
+}
+// The elements moved on along these axes; what leaves at the end comes in at the front. Without
+// axes: of all elements in a line.
+inline Tensor Tensor::roll(Dims shifts, Dims axes, Loc loc) const {
+  const At at{"roll", loc};
+  check_together(at, {this});
+  const Composed whole("roll", loc);
+  if (axes.empty() && shifts.size() == 1) return reshape({-1}).roll(shifts, 0).reshape(shape());
+  if (axes.size() != shifts.size())
+    fail(at, {"there are ", shifts.size(), " shifts for ", axes.size(), " axes"});
+  Tensor y = *this;
+  for (int i = 0; i < axes.size(); ++i) {
+    const int along = checked_axis(axes[i], dim(), at);
+    const std::int64_t size = dim() ? shape()[along] : 0;
+    if (size == 0) continue;
+    const std::int64_t cut = ((-shifts[i]) % size + size) % size;
+    y = cat({y.slice(along, cut), y.slice(along, 0, cut)}, along);
+  }
+  if (y.id() == id()) y = clone();
+  return titled("RollBackward0", y);
+}
+// Copies of x beside each other: [2, 3] with times {2, 2} -> [4, 6]. Axes may be added in front.
+inline Tensor Tensor::repeat(Shape times, Loc loc) const {
+  const At at{"repeat", loc};
+  check_together(at, {this});
+  if (times.size() < dim()) fail(at, {times, " has fewer numbers than ", shape(), " has axes"});
+  for (std::int64_t count : times)
+    if (count < 0) fail(at, {"a count is negative: ", times});
+  const Composed whole("repeat", loc);
+  Tensor y = *this;
+  while (y.dim() < times.size()) y = y.unsqueeze(0);
+  for (int axis = 0; axis < times.size(); ++axis) {
+    if (times[axis] == 1) continue;
+    Shape wide = y.shape(), joined = y.shape();
+    wide.insert(axis, times[axis]);
+    joined[axis] *= times[axis];
+    y = y.unsqueeze(axis).expand(wide).reshape(joined);
+  }
+  return titled("RepeatBackward0", y.id() == id() ? clone() : y.contiguous());
+}
+
+inline Tensor take_along_dim(const Tensor& x, const Tensor& index, Extent axis,
+                             Loc loc = Loc::here()) {
+  return x.take_along_dim(index, axis, loc);
+}
+inline Tensor index_select(const Tensor& x, Extent axis, const Tensor& index,
+                           Loc loc = Loc::here()) {
+  return x.index_select(axis, index, loc);
+}
+inline Tensor index_add(const Tensor& x, Extent axis, const Tensor& index, const Tensor& source,
+                        Loc loc = Loc::here()) {
+  return x.index_add(axis, index, source, loc);
+}
+inline Tensor scatter(const Tensor& x, Extent axis, const Tensor& index, const Tensor& source,
+                      Loc loc = Loc::here()) {
+  return x.scatter(axis, index, source, loc);
+}
+inline Tensor scatter(const Tensor& x, Extent axis, const Tensor& index, Scalar value,
+                      Loc loc = Loc::here()) {
+  return x.scatter(axis, index, value, loc);
+}
+inline Tensor scatter_add(const Tensor& x, Extent axis, const Tensor& index, const Tensor& source,
+                          Loc loc = Loc::here()) {
+  return x.scatter_add(axis, index, source, loc);
+}
+inline Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value) {
+  return x.masked_fill(mask, value);
+}
+inline Tensor masked_select(const Tensor& x, const Tensor& mask, Loc loc = Loc::here()) {
+  return x.masked_select(mask, loc);
+}
+inline Tensor tril(const Tensor& x, Extent diagonal = 0, Loc loc = Loc::here()) {
+  return x.tril(diagonal, loc);
+}
+inline Tensor triu(const Tensor& x, Extent diagonal = 0, Loc loc = Loc::here()) {
+  return x.triu(diagonal, loc);
+}
+inline Tensor roll(const Tensor& x, Dims shifts, Dims axes = {}, Loc loc = Loc::here()) {
+  return x.roll(shifts, axes, loc);
 }
 
 // ---- More reductions ----------------------------------------------------------------------------

@@ -31,7 +31,8 @@ inline std::vector<const mt::Recipe*> all() {
       Tan, Asin, Acos, Atan, Sinh, Cosh, Erf, Floor, Ceil, Round, Trunc, ClampMin, ClampMax,
       ClampMinTensor, ClampMaxTensor, Atan2, Fmod, Remainder, FloorDivide, TruncDivide, Lerp,
       LogSigmoid, LeakyRelu, Elu, Gelu, Silu, Softplus, Prod, Var, Std, Norm, LogSumExp, All, Any,
-      ArgMin, CumSum, CumProd, Sort, ArgSort, TopK, Flip>();
+      ArgMin, CumSum, CumProd, Sort, ArgSort, TopK, Flip, Scatter, ScatterNumber, Diagonal, Unfold,
+      Pad>();
 }
 
 inline std::set<std::string> names_of(const std::vector<const mt::Recipe*>& recipes) {

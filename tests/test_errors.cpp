@@ -90,6 +90,90 @@ TEST_CASE("gather says which index is out of range") {
         }) == "gather: the index [3, 1] is larger than [2, 3] at axis 0 at HERE.");
 }
 
+TEST_CASE("what picks and places says what does not fit") {
+  const Tensor x = zeros({2, 3}), row = zeros({3});
+  const Tensor one = tensor({{0}}), source = ones({1, 1});
+  CHECK(error_of([&] { return x.index_select(0, tensor({2})); }) ==
+        "gather: index 2 is out of range for size 2 at HERE.");
+  CHECK(error_of([&] { return x.index_select(0, one); }) ==
+        "index_select: the index has shape [1, 1], and not one axis at HERE.");
+  CHECK(error_of([&] { return tensor(1.0).index_select(0, tensor({0})); }) ==
+        "index_select: a 0-d tensor has no axis to index at HERE.");
+  CHECK(error_of([&] { return x.scatter(1, tensor({{3}}), source); }) ==
+        "scatter: index 3 is out of range for size 3 at HERE.");
+  CHECK(error_of([&] { return x.scatter(1, tensor({0}), 1); }) ==
+        "scatter: the index [1] and the source [1] need as many axes as [2, 3] at HERE.");
+  CHECK(error_of([&] {
+          return x.scatter_add(1, one, ones({1, 1}, {.dtype = float64}));
+        }) ==
+        "scatter_add: a float64 source is placed into float32 at HERE. Hint: convert it with "
+        ".to(float32)");
+  CHECK(error_of([&] {
+          return x.scatter(1, tensor({{0, 1}}), source);
+        }) ==
+        "scatter: the index [1, 2] is larger than the source [1, 1] or [2, 3] at axis 1 at HERE.");
+  CHECK(error_of([&] { return x.index_add(0, tensor({0}), row); }) ==
+        "index_add: the source has shape [3], and the index asks for [1, 3] at HERE.");
+  CHECK(error_of([&] { return x.take_along_dim(tensor({0}), 1); }) ==
+        "take_along_dim: the index has shape [1], and the tensor [2, 3] at HERE.");
+  CHECK(error_of([&] { return x.masked_fill(x, 1); }) ==
+        "masked_fill: the condition is float32, not bool at HERE. Hint: compare first: x > 0");
+  CHECK(error_of([&] { return x.masked_fill(x > 0, row); }) ==
+        "masked_fill: the value has shape [3], it has to be one number at HERE.");
+  CHECK(error_of([&] { return tensor({1}).masked_fill(tensor({true}), 0.5); }) ==
+        "masked_fill: a float32 value can't be written into int64 at HERE.");
+  CHECK(error_of([&] { return x.masked_select(x); }).find("masked_select: the condition") == 0);
+}
+
+TEST_CASE("what changes a shape says what does not fit") {
+  const Tensor x = zeros({2, 3}), row = zeros({3});
+  CHECK(error_of([&] { return row.tril(); }) ==
+        "tril: it takes at least two axes, not [3] at HERE.");
+  CHECK(error_of([&] { return row.triu(); }) ==
+        "triu: it takes at least two axes, not [3] at HERE.");
+  CHECK(error_of([&] { return row.diagonal(); }) ==
+        "diagonal: it takes at least two axes, not [3] at HERE.");
+  CHECK(error_of([&] { return x.diagonal(0, 1, -1); }) ==
+        "diagonal: an axis is named twice: [1, 1] at HERE.");
+  CHECK(error_of([&] { return row.unfold(0, 4, 1); }) ==
+        "unfold: a window of 4 does not fit into a size of 3 at HERE.");
+  CHECK(error_of([&] { return row.unfold(0, 2, 0); }) ==
+        "unfold: the step is 0, it has to be positive at HERE.");
+  CHECK(error_of([&] {
+          return row.unflatten(0, {2, -1});
+        }) == "unflatten: 3 elements do not fill the shape [2, -1] at HERE.");
+  CHECK(error_of([&] {
+          return x.movedim({0, 1}, 1);
+        }) == "movedim: [0, 1] and [1] do not name the same number of axes at HERE.");
+  CHECK(error_of([&] {
+          return x.movedim({0, 0}, {0, 1});
+        }) == "movedim: an axis is named twice: [0, 0] to [0, 1] at HERE.");
+  CHECK(error_of([&] { return split(x, 0)[0]; }) ==
+        "split: the size is 0, it has to be positive at HERE.");
+  CHECK(error_of([&] {
+          return split(x, {1, 1}, 1)[0];
+        }) == "split: the sizes [1, 1] do not add up to 3 at HERE.");
+  CHECK(error_of([&] { return chunk(x, 0)[0]; }) ==
+        "chunk: the count is 0, it has to be positive at HERE.");
+  CHECK(error_of([&] {
+          return x.roll({1, 2}, 0);
+        }) == "roll: there are 2 shifts for 1 axes at HERE.");
+  CHECK(error_of([&] { return x.repeat({2}); }) ==
+        "repeat: [2] has fewer numbers than [2, 3] has axes at HERE.");
+  CHECK(error_of([&] {
+          return x.repeat({2, -1});
+        }) == "repeat: a count is negative: [2, -1] at HERE.");
+  CHECK(error_of([&] { return pad(row, 1); }) ==
+        "pad: [1] are not pairs for some of the axes of [3] at HERE. Hint: write {left, right, "
+        "top, bottom}, the last axis first");
+  CHECK(error_of([&] {
+          return pad(row, {-2, -2});
+        }) == "pad: [-2, -2] take away more than there is of [3] at HERE.");
+  CHECK(error_of([&] {
+          return pad(tensor({1}), {1, 1}, 0.5);
+        }) == "pad: a float32 value can't be written into int64 at HERE.");
+}
+
 TEST_CASE("an index with too many numbers is refused") {
   CHECK(error_of([] {
           return zeros({2, 3}).at({0, 1, 2});

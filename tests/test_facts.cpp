@@ -429,6 +429,53 @@ std::vector<Words> words_by_hand() {
            },
            leaf({{1., 2.}, {3., 4.}})),
        {1, 3, 5, 5}},
+      {"scatter_source",
+       "a with b written to c",
+       values(row.scatter(0, tensor({2, 0}), tensor({8., 9.}))),
+       {9, 2, 8}},
+      {"scatter_source",
+       "0 at c, else dy",
+       gradient(
+           [](const Tensor& a) {
+             return a.scatter(0, tensor({2, 0}), ones({2}));
+           },
+           row),
+       {0, 2, 0}},
+      {"scatter_source",
+       "dy at c",
+       gradient(
+           [](const Tensor& b) {
+             return zeros({4}).scatter(0, tensor({2, 0, 3}), b);
+           },
+           row),
+       {3, 1, 4}},
+      {"scatter_number",
+       "a with n written to b",
+       values(row.scatter(0, tensor({2, 0}), 7)),
+       {7, 2, 7}},
+      {"scatter_number",
+       "0 at b, else dy",
+       gradient([](const Tensor& a) { return a.scatter(0, tensor({1}), 7); }, row),
+       {1, 0, 3}},
+      {"diagonal", "the diagonal of a", values(x.diagonal(1)), {2, 6}},
+      {"diagonal",
+       "dy on the diagonal, else 0",
+       gradient([](const Tensor& a) { return a.diagonal(); }, x),
+       {1, 0, 0, 0, 2, 0}},
+      {"unfold", "windows of a", values(row.unfold(0, 2, 1)), {1, 2, 2, 3}},
+      {"unfold",
+       "dy of all windows, added up",
+       gradient([](const Tensor& a) { return a.unfold(0, 2, 1); }, row),
+       {1, 2 + 3, 4}},
+      {"pad", "a with n around it", values(pad(row, {1, 2}, 7)), {7, 1, 2, 3, 7, 7}},
+      {"pad",
+       "its part of dy",
+       gradient(
+           [](const Tensor& a) {
+             return pad(a, {1, 2});
+           },
+           row),
+       {2, 3, 4}},
       {"prod", "the product of all a", values(x.prod()), {720}},
       {"var", "the sum of all (a - mean(a))^2, / n", values(row.var()), {(1. + 0 + 1) / 2}},
       {"std", "sqrt(var(a))", values(row.std()), {1}},

@@ -243,6 +243,28 @@ const std::vector<Row>& table() {
        },
        {{{2, 3}}}},
 
+      // ---- More ways to pick and to place ----
+      {"scatter_source", [](const In& in) { return in[0].scatter(1, tensor({{0, 2}, {1, 3}}), in[1]); }, {{{2, 4}, {2, 2}}, {{2, 4}, {2, 3}}, {{2, 4}, {3, 2}}}},
+      {"scatter_number", [](const In& in) { return in[0].scatter(0, tensor({{0, 2, 1}}), 1.5); }, {{{3, 3}}}},
+      {"scatter", [](const In& in) { return in[0].scatter_add(1, index, in[1]); }, {{{2, 3}, {2, 3}}, {{3, 4}, {2, 4}}}},
+      {"scatter", [](const In& in) { return in[0].index_add(1, tensor({2, 0, 2}), in[1]); }, {{{2, 3}, {2, 3}}}},
+      {"gather", [](const In& in) { return in[0].index_select(-1, tensor({2, 0, 2, 1})); }, {{{2, 3}}, {{3}}}},
+      {"gather", [](const In& in) { return in[0].take_along_dim(tensor({{0, 2, 1, 1}}), 1); }, {{{2, 3}}}},
+      {"gather", [](const In& in) { return in[0].masked_select(tensor({true, false, true})); }, {{{2, 3}}, {{3}}}},
+      {"where_number", [](const In& in) { return in[0].masked_fill(mask, 2) + in[0].tril() * in[0].triu(1); }, {{{2, 3}}}},
+      {"where", [](const In& in) { return in[0].masked_fill(mask, in[1]); }, {{{2, 3}, {}}}},
+      {"diagonal", [](const In& in) { return in[0].diagonal(); }, {{{2, 3}}, {{2, 2, 2}}}},
+      {"diagonal", [](const In& in) { return in[0].diagonal(-1, -1, 0); }, {{{2, 3}}, {{3, 1, 3}}}},
+      {"unfold", [](const In& in) { return in[0].unfold(-1, 3, 1); }, {{{2, 5}}, {{3}}}},
+      {"unfold", [](const In& in) { return in[0].unfold(0, 2, 2).unfold(1, 1, 1); }, {{{5, 2}}}},
+      {"pad", [](const In& in) { return pad(in[0], {1, 2}, 3); }, {{{2, 3}}, {{4}}, {{2, 0}}}},
+      {"pad", [](const In& in) { return pad(in[0], {-1, 1, 2, -1}); }, {{{2, 3}}}},
+      {"cat", [](const In& in) { return in[0].roll({1, -4}, {0, 1}) * in[0].roll(2); }, {{{2, 3}}}},
+      {"expand", [](const In& in) { return in[0].repeat(2, 3, 2); }, {{{2, 3}}, {{1, 1}}, {{2}}}},
+      {"slice", [](const In& in) { return in[0].split(2, 1)[1] * in[0].chunk(3, 1)[0] * in[0].unbind(1)[1].unsqueeze(1); }, {{{2, 3}}}},
+      {"permute", [](const In& in) { return in[0].movedim(0, -1); }, {{{2, 3, 1}}, {{4}}}},
+      {"reshape", [](const In& in) { return in[0].unflatten(-1, {2, -1}); }, {{{3, 4}}, {{4}}}},
+
       // ---- Writes ----
       {"copy_",
        [](const In& in) {

@@ -400,6 +400,122 @@ TEST_CASE("an activation is one node, with PyTorch's name") {
     CHECK(y.grad_fn()->input_id(0) == x.id());
 }
 
+// ---- Picking, placing, and shapes ---------------------------------------------------------------
+
+TEST_CASE("picking, placing and shapes agree with PyTorch") {
+  for (const auto& [name, f] : std::map<std::string, Tensor (*)(const Tensor&)>{
+           {"index_select",
+            [](const Tensor& a) {
+              return a.index_select(1, tensor({2, 0, 2}));
+            }},
+           {"take_along_dim",
+            [](const Tensor& a) {
+              return take_along_dim(a, tensor({{{3}, {0}, {1}}}), 2);
+            }},
+           {"scatter",
+            [](const Tensor& a) {
+              return a.scatter(2, tensor({{{3, 1}, {0, 2}, {1, 0}}}),
+                               a.slice(0, 1).slice(2, 0, 2) + 100);
+            }},
+           {"scatter_number",
+            [](const Tensor& a) {
+              return a.scatter(0, tensor({{{1, 0, 1, 0}}}), -1);
+            }},
+           {"scatter_add",
+            [](const Tensor& a) {
+              return a.scatter_add(1, tensor({{{2, 2, 0, 1}, {2, 0, 0, 1}}}),
+                                   a.slice(0, 1).slice(1, 0, 2) * 2);
+            }},
+           {"index_add",
+            [](const Tensor& a) {
+              return a.index_add(1, tensor({0, 0}), a.slice(1, 1));
+            }},
+           {"masked_fill", [](const Tensor& a) { return a.masked_fill(a > 10, -1); }},
+           {"masked_select",
+            [](const Tensor& a) {
+              return masked_select(a, tensor({true, false, false, true}));
+            }},
+           {"movedim", [](const Tensor& a) { return a.movedim(0, 2); }},
+           {"movedims",
+            [](const Tensor& a) {
+              return movedim(a, {0, 1}, {-1, 0});
+            }},
+           {"expand_as", [](const Tensor& a) { return a.slice(0, 0, 1).expand_as(a); }},
+           {"broadcast_to",
+            [](const Tensor& a) {
+              return broadcast_to(a[0][0], {2, 4});
+            }},
+           {"repeat", [](const Tensor& a) { return a.repeat(2, 1, 1, 2); }},
+           {"split", [](const Tensor& a) { return split(a, 2, 1)[1]; }},
+           {"split_sizes",
+            [](const Tensor& a) {
+              return split(a, {1, 3}, 2)[1];
+            }},
+           {"chunk", [](const Tensor& a) { return chunk(a, 3, 2)[1]; }},
+           {"unbind", [](const Tensor& a) { return unbind(a, 2)[1]; }},
+           {"flip", [](const Tensor& a) { return flip(a, {0, 2}); }},
+           {"roll", [](const Tensor& a) { return roll(a, 5); }},
+           {"roll_axes", [](const Tensor& a) { return roll(a, {1, -1}, {1, 2}); }},
+           {"tril", [](const Tensor& a) { return tril(a); }},
+           {"tril_below", [](const Tensor& a) { return tril(a, -1); }},
+           {"triu", [](const Tensor& a) { return triu(a, 1); }},
+           {"pad", [](const Tensor& a) { return pad(a, {1, 2}); }},
+           {"pad_crop", [](const Tensor& a) { return pad(a, {-1, 1, 1, -2, 0, 1}, 5); }},
+           {"diagonal", [](const Tensor& a) { return diagonal(a); }},
+           {"diagonal_far", [](const Tensor& a) { return a.diagonal(-1, 2, 1); }},
+           {"diagonal_none", [](const Tensor& a) { return a.diagonal(7, 1, 2); }},
+           {"unflatten", [](const Tensor& a) { return unflatten(a, 2, {2, -1}); }},
+           {"unfold", [](const Tensor& a) { return a.unfold(2, 3, 1); }},
+           {"unfold_step", [](const Tensor& a) { return a.unfold(1, 1, 2); }}})
+    compare(name + "_grid", [&, f = f](const In& in) { return f(in[0]); }, {"grid"});
+}
+
+TEST_CASE("views are views where PyTorch gives views, and copies are copies") {
+  const Tensor x = zeros({2, 3, 4});
+  for (const Tensor& view :
+       {x.diagonal(), x.unfold(2, 2, 1), x.movedim(0, 1), x.unflatten(2, {2, 2}), x.expand_as(x),
+        split(x, 2, 2)[1], chunk(x, 2, 1)[1], unbind(x)[1]}) {
+    CHECK(view.is_view());
+    CHECK(view.shares_storage_with(x));
+  }
+  for (const Tensor& copy :
+       {x.flip(0), x.roll(0), x.roll(1, 0), x.repeat({1, 1, 1}), x.tril(), pad(x, {0, 0}),
+        x.masked_fill(x > 1, 0), x.index_select(0, tensor({0, 1}))})
+    CHECK_FALSE(copy.shares_storage_with(x));
+  x.diagonal(0, 1, 2) += 1;
+  CHECK(x.sum().item() == 6);
+  x.unbind(0)[1].fill_(0);
+  CHECK(x.sum().item() == 3);
+}
+
+TEST_CASE("a part that is wholly taken keeps the name of its own operation") {
+  const Tensor x = leaf({1., 2.}) * 2;
+  static_cast<void>(x.roll(0));
+  static_cast<void>(x.repeat({1}));
+  CHECK(std::string(x.grad_fn()->name()) == "MulBackward0");
+}
+
+TEST_CASE("the last part has what is left, and there are as many parts as fit") {
+  const Tensor x = arange(7);
+  CHECK(split(x, 3).size() == 3);
+  CHECK(split(x, 3)[2].to_vector<int>() == std::vector<int>{6});
+  CHECK(chunk(x, 4).size() == 4);
+  CHECK(chunk(x, 5).size() == 4);  // parts of 2, as PyTorch
+  CHECK(chunk(x, 9).size() == 7);
+  CHECK(split(zeros({0, 2}), 3).size() == 1);
+  CHECK(unbind(zeros({0, 2})).empty());
+}
+
+TEST_CASE("places may be of any type, and a mask may be of another shape") {
+  CHECK(tensor({1, 2, 3}).scatter(0, tensor({2}), 9).to_vector<int>() == std::vector<int>{1, 2, 9});
+  CHECK(tensor({true, true}).scatter(0, tensor({1}), false).to_vector<int>() ==
+        std::vector<int>{1, 0});
+  CHECK(zeros({2, 2}).masked_fill(tensor({true, false}), tensor(3.0)).sum().item() == 6);
+  CHECK(tensor({1., 2.}).masked_select(tensor({{true, false}, {true, true}})).numel() == 3);
+  CHECK(tensor({1., 2.}).masked_select(tensor({false})).shape() == Shape(0));
+  CHECK(tensor(5.0).scatter(0, tensor(0), 6).item() == 6);
+}
+
 // ---- Zeros --------------------------------------------------------------------------------------
 
 TEST_CASE("a zero keeps its sign where IEEE 754 says so") {

@@ -157,3 +157,42 @@ for name, f in {"prod1": lambda a: a.prod(1), "var1": lambda a: a.var(1), "var0"
                 "argmin1": lambda a: a.argmin(1), "all1": lambda a: (a != 0).all(1), "any1": lambda a: (a != 0).any(1),
                 "count1": lambda a: a.count_nonzero(1)}.items():
     run(name, f, rows)
+
+# ---- Picking, placing, and shapes
+
+grid = torch.arange(24.0).reshape(2, 3, 4)
+write("grid", grid)
+for name, f in {
+    "index_select": lambda a: a.index_select(1, torch.tensor([2, 0, 2])),
+    "take_along_dim": lambda a: a.take_along_dim(torch.tensor([[[3], [0], [1]]]), 2),
+    "scatter": lambda a: a.scatter(2, torch.tensor([[[3, 1], [0, 2], [1, 0]]]), a[1:, :, :2] + 100),
+    "scatter_number": lambda a: a.scatter(0, torch.tensor([[[1, 0, 1, 0]]]), -1),
+    "scatter_add": lambda a: a.scatter_add(1, torch.tensor([[[2, 2, 0, 1], [2, 0, 0, 1]]]), a[1:, :2] * 2),
+    "index_add": lambda a: a.index_add(1, torch.tensor([0, 0]), a[:, 1:]),
+    "masked_fill": lambda a: a.masked_fill(a > 10, -1),
+    "masked_select": lambda a: a.masked_select(torch.tensor([True, False, False, True])),
+    "movedim": lambda a: a.movedim(0, 2),
+    "movedims": lambda a: a.movedim((0, 1), (-1, 0)),
+    "expand_as": lambda a: a[:1].expand_as(a),
+    "broadcast_to": lambda a: torch.broadcast_to(a[0, 0], (2, 4)),
+    "repeat": lambda a: a.repeat(2, 1, 1, 2),
+    "split": lambda a: a.split(2, 1)[1],
+    "split_sizes": lambda a: a.split([1, 3], 2)[1],
+    "chunk": lambda a: a.chunk(3, 2)[1],
+    "unbind": lambda a: a.unbind(2)[1],
+    "flip": lambda a: a.flip(0, 2),
+    "roll": lambda a: a.roll(5),
+    "roll_axes": lambda a: a.roll((1, -1), (1, 2)),
+    "tril": lambda a: a.tril(),
+    "tril_below": lambda a: a.tril(-1),
+    "triu": lambda a: a.triu(1),
+    "pad": lambda a: functional.pad(a, (1, 2)),
+    "pad_crop": lambda a: functional.pad(a, (-1, 1, 1, -2, 0, 1), value=5),
+    "diagonal": lambda a: a.diagonal(),
+    "diagonal_far": lambda a: a.diagonal(-1, 2, 1),
+    "diagonal_none": lambda a: a.diagonal(7, 1, 2),
+    "unflatten": lambda a: a.unflatten(2, (2, 2)),
+    "unfold": lambda a: a.unfold(2, 3, 1),
+    "unfold_step": lambda a: a.unfold(1, 1, 2),
+}.items():
+    run(name + "_grid", f, grid)
