@@ -978,6 +978,14 @@ class [[nodiscard]] Tensor {
 
   // ---- Linear algebra ----
   Tensor matmul(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor mm(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor bmm(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor mv(const Tensor& vector, Loc loc = Loc::here()) const;
+  Tensor dot(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor outer(const Tensor& other, Loc loc = Loc::here()) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, struct AddmmOptions options,
+               Loc loc = Loc::here()) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) const;
 
   friend Tensor operator+(const Operand& a, const Operand& b);
   friend Tensor operator-(const Operand& a, const Operand& b);
@@ -1024,6 +1032,10 @@ struct ValuesIndices {
 struct ClampOptions {
   ByName by_name = ByName();
   std::optional<Scalar> min = {}, max = {};
+};
+struct AddmmOptions {
+  ByName by_name = ByName();
+  double beta = 1, alpha = 1;
 };
 
 // What stands beside an operator: a tensor or a number, with the line of the source. It is made by
@@ -7915,6 +7927,265 @@ inline Tensor logical_or(const Tensor& a, const Tensor& b, Loc loc = Loc::here()
 }
 inline Tensor logical_xor(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
   return a.logical_xor(b, loc);
+}
+
+// ---- Products by their special names ------------------------------------------------------------
+//
+// matmul, for shapes that are what the name says.
+
+inline void check_product(const Tensor& a, int a_axes, const Tensor& b, int b_axes, const At& at) {
+  check_together(at, {&a, &b});
+  if (a.dim() != a_axes || b.dim() != b_axes)
+    fail(at, {"it takes ", a_axes, " and ", b_axes, " axes, not ", a.shape(), " and ", b.shape()},
+         {"matmul() takes any"});
+}
+inline Tensor Tensor::mm(const Tensor& other, Loc loc) const {  // [n, k] x [k, m] -> [n, m]
+  check_product(*this, 2, other, 2, {"mm", loc});
+  return matmul(other, loc);
+}
+inline Tensor Tensor::bmm(const Tensor& other, Loc loc) const {  // [b, n, k] x [b, k, m]
+  const At at{"bmm", loc};
+  check_product(*this, 3, other, 3, at);
+  if (shape()[0] != other.shape()[0])
+    fail(at, {"the batches differ: ", shape(), " and ", other.shape()}, {"matmul() broadcasts"});
+  return titled("BmmBackward0", matmul(other, loc));
+}
+inline Tensor Tensor::mv(const Tensor& vector, Loc loc) const {  // [n, k] x [k] -> [n]
+  check_product(*this, 2, vector, 1, {"mv", loc});
+  return matmul(vector, loc);
+}
+inline Tensor Tensor::dot(const Tensor& other, Loc loc) const {  // [k] x [k] -> []
+  check_product(*this, 1, other, 1, {"dot", loc});
+  return matmul(other, loc);
+}
+inline Tensor Tensor::outer(const Tensor& other, Loc loc) const {  // [n] x [m] -> [n, m]
+  check_product(*this, 1, other, 1, {"outer", loc});
+  const Composed whole("outer", loc);
+  return unsqueeze(1) * other;
+}
+// beta * this + alpha * a b, where `this` broadcasts.
+inline Tensor Tensor::addmm(const Tensor& a, const Tensor& b, AddmmOptions options, Loc loc) const {
+  const At at{"addmm", loc};
+  check_product(a, 2, b, 2, at);
+  check_together(at, {this, &a});
+  const Composed whole("addmm", loc);
+  Tensor product = a.matmul(b);
+  if (options.alpha != 1) product = product * options.alpha;
+  if (broadcast_shapes(shape(), product.shape(), at) != product.shape())
+    fail(at, {shape(), " does not broadcast to ", product.shape()});
+  if (options.beta == 0) return product;
+  const Tensor offset = options.beta == 1 ? *this : *this * options.beta;
+  return titled("AddmmBackward0", offset + product);
+}
+inline Tensor Tensor::addmm(const Tensor& a, const Tensor& b, Loc loc) const {
+  return addmm(a, b, {}, loc);
+}
+inline Tensor mm(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) { return a.mm(b, loc); }
+inline Tensor bmm(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) { return a.bmm(b, loc); }
+inline Tensor mv(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) { return a.mv(b, loc); }
+inline Tensor dot(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) { return a.dot(b, loc); }
+inline Tensor outer(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.outer(b, loc);
+}
+inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, AddmmOptions options = {},
+                    Loc loc = Loc::here()) {
+  return x.addmm(a, b, options, loc);
+}
+
+// ---- Einstein's sums ----------------------------------------------------------------------------
+//
+// einsum("ij,jk->ik", a, b) names the axes of each operand: y[i,k] = sum over j of a[i,j] * b[j,k].
+// A letter that the result does not have is summed over. Without "->" the result has the letters
+// that occur once, by the alphabet. "..." stands for the axes without a letter, which broadcast. A
+// letter that an operand has twice means its diagonal.
+//
+// Two operands at a time become one: as a product of matrices if there is something to sum over,
+// and otherwise element by element.
+
+namespace einstein {
+constexpr char first_unnamed = 1;  // the axes of "..." are called 1, 2, ... from the last one on
+
+struct Term {
+  Tensor x;
+  std::string axes;  // a name for each axis
+};
+
+inline bool has(const std::string& axes, char name) { return axes.find(name) != axes.npos; }
+
+// "i...j" for a tensor with four axes -> "i\2\1j". For the result, dims is how many "..." has.
+inline std::string axes_of(std::string text, int unnamed) {
+  const std::size_t dots = text.find("...");
+  if (dots == text.npos) return text;
+  std::string names;
+  for (int k = unnamed; k-- > 0;) names += static_cast<char>(first_unnamed + k);
+  return text.replace(dots, 3, names);
+}
+
+// The term with its axes in this order; those that it lacks get size 1.
+inline Tensor in_order(const Term& term, const std::string& order) {
+  Shape axes;
+  for (char name : order)
+    if (has(term.axes, name)) axes.push_back(static_cast<std::int64_t>(term.axes.find(name)));
+  bool moved = false;
+  for (int i = 0; i < axes.size(); ++i) moved = moved || axes[i] != i;
+  Tensor x = moved ? term.x.permute(axes) : term.x;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (!has(term.axes, order[i])) x = x.unsqueeze(i);
+  return x;
+}
+
+// Sums over the axes that nobody else wants.
+inline Term without(Term term, const std::string& wanted) {
+  Shape over;
+  std::string rest;
+  for (std::size_t i = 0; i < term.axes.size(); ++i) {
+    if (has(wanted, term.axes[i]))
+      rest += term.axes[i];
+    else
+      over.push_back(static_cast<std::int64_t>(i));
+  }
+  return over.empty() ? term : Term{term.x.sum(over), rest};
+}
+
+inline Term diagonal_of(Term term, const At& at) {
+  for (std::size_t i = 0; i < term.axes.size(); ++i) {
+    const char name = term.axes[i];
+    const std::size_t again = term.axes.find(name, i + 1);
+    if (again == term.axes.npos) continue;
+    if (term.x.size(i) != term.x.size(again))
+      fail(at, {"the axis ", name, " has the sizes ", term.x.size(i), " and ", term.x.size(again)});
+    term.x = term.x.diagonal(0, i, again);
+    term.axes.erase(again, 1).erase(i, 1);
+    term.axes += name;
+    i = static_cast<std::size_t>(-1);  // from the start again
+  }
+  return term;
+}
+
+inline Term product(Term a, Term b, const std::string& wanted, const At& at) {
+  a = without(a, wanted + b.axes);
+  b = without(b, wanted + a.axes);
+  std::string batch, summed, left, right;
+  for (char name : a.axes) (!has(b.axes, name) ? left : has(wanted, name) ? batch : summed) += name;
+  for (char name : b.axes)
+    if (!has(a.axes, name)) right += name;
+  const std::string all = batch + left + right;
+  if (static_cast<int>(all.size() + summed.size()) > Shape::capacity)
+    fail(at, {"a product has more than ", Shape::capacity, " axes"});
+  if (summed.empty()) return {in_order(a, all) * in_order(b, all), all};
+  // [batch, left, summed] x [batch, summed, right], each group of axes as one
+  const Tensor x = in_order(a, batch + left + summed), z = in_order(b, batch + summed + right);
+  Shape x_shape = x.shape(), z_shape = z.shape(), shape;
+  const int batches = static_cast<int>(batch.size()), lefts = static_cast<int>(left.size());
+  for (int i = 0; i < static_cast<int>(batch.size() + summed.size()); ++i) {  // broadcast
+    std::int64_t& m = x_shape[i < batches ? i : i + lefts];
+    m = z_shape[i] = m == 1 ? z_shape[i] : m;
+  }
+  std::int64_t flat[4] = {1, 1, 1, 1};  // batch, left, summed, right
+  for (int i = 0; i < x_shape.size(); ++i) {
+    flat[i < batches ? 0 : i < batches + lefts ? 1 : 2] *= x_shape[i];
+    if (i < batches + lefts) shape.push_back(x_shape[i]);
+  }
+  for (int i = static_cast<int>(batch.size() + summed.size()); i < z_shape.size(); ++i) {
+    flat[3] *= z_shape[i];
+    shape.push_back(z_shape[i]);
+  }
+  const Tensor y = x.expand(x_shape)
+                       .reshape({flat[0], flat[1], flat[2]})
+                       .matmul(z.expand(z_shape).reshape({flat[0], flat[2], flat[3]}));
+  return {y.reshape(shape), all};
+}
+
+struct Equation {
+  std::vector<std::string> operands;
+  std::string result;
+  bool has_result = false;
+};
+inline Equation parsed(std::string text, const At& at) {
+  Equation equation;
+  for (std::size_t blank; (blank = text.find(' ')) != text.npos;) text.erase(blank, 1);
+  const std::size_t arrow = text.find("->");
+  if (arrow != text.npos) {
+    equation.has_result = true;
+    equation.result = text.substr(arrow + 2);
+    text.erase(arrow);
+  }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    equation.operands.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<std::string> parts = equation.operands;
+  parts.push_back(equation.result);
+  for (std::string part : parts) {
+    if (const std::size_t dots = part.find("..."); dots != part.npos) part.erase(dots, 3);
+    for (char name : part)
+      if (!(name >= 'a' && name <= 'z') && !(name >= 'A' && name <= 'Z'))
+        fail(at, {"the equation has a \"", name, "\""},
+             {"it is made of letters, commas, one -> and \"...\": \"ij,jk->ik\""});
+  }
+  return equation;
+}
+}  // namespace einstein
+
+inline Tensor einsum(const std::string& text, const std::vector<Tensor>& operands,
+                     Loc loc = Loc::here()) {
+  const At at{"einsum", loc};
+  for (const Tensor& x : operands) check_together(at, {&operands[0], &x});
+  einstein::Equation equation = einstein::parsed(text, at);
+  if (operands.size() != equation.operands.size())
+    fail(at, {"the equation has ", equation.operands.size(), " operands, and there are ",
+              operands.size()});
+  const Composed whole("einsum", loc);
+  std::vector<einstein::Term> terms;
+  std::int64_t sizes[128] = {}, times[128] = {};  // of each axis, by its name
+  std::string once, unnamed;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    const std::string& named = equation.operands[k];
+    const bool dots = named.find("...") != named.npos;
+    const int rest = operands[k].dim() - static_cast<int>(named.size()) + (dots ? 3 : 0);
+    if (rest < 0 || (rest > 0 && !dots))
+      fail(at, {"\"", named, "\" does not name the axes of ", operands[k].shape()});
+    const std::string axes = einstein::axes_of(named, rest);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const std::int64_t size = operands[k].shape()[static_cast<int>(i)];
+      const auto name = static_cast<std::size_t>(axes[i]);
+      std::int64_t& known = sizes[name];
+      if (times[name]++ == 0 || known == 1) known = size;
+      if (size != known && size != 1)
+        fail(at,
+             {"the axis ", axes[i] < 'A' ? '.' : axes[i], " has the sizes ", known, " and ", size});
+    }
+    terms.push_back(einstein::diagonal_of({operands[k], axes}, at));
+  }
+  for (char name = 1; name < 127; ++name) {  // in the order of the alphabet
+    const std::int64_t count = times[static_cast<std::size_t>(name)];
+    if (count > 0 && name < 'A') unnamed.insert(unnamed.begin(), name);
+    if (count == 1 && name >= 'A') once += name;
+  }
+  std::string result = unnamed + once;
+  if (equation.has_result)
+    result = einstein::axes_of(equation.result, static_cast<int>(unnamed.size()));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (times[static_cast<std::size_t>(result[i])] == 0)
+      fail(at, {"no operand has the axis ", result[i], " of the result"});
+    if (result.find(result[i], i + 1) != result.npos)
+      fail(at, {"the result has the axis ", result[i], " twice"});
+  }
+  einstein::Term y = terms[0];
+  for (std::size_t k = 1; k < terms.size(); ++k) {
+    std::string wanted = result;
+    for (std::size_t later = k + 1; later < terms.size(); ++later) wanted += terms[later].axes;
+    y = einstein::product(y, terms[k], wanted, at);
+  }
+  return einstein::in_order(einstein::without(y, result), result);
+}
+inline Tensor einsum(const std::string& text, const Tensor& a, Loc loc = Loc::here()) {
+  return einsum(text, std::vector<Tensor>{a}, loc);
+}
+inline Tensor einsum(const std::string& text, const Tensor& a, const Tensor& b,
+                     Loc loc = Loc::here()) {
+  return einsum(text, std::vector<Tensor>{a, b}, loc);
 }
 
 // ---- Losses --------------------------------------------------------------------------------------

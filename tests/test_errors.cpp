@@ -28,6 +28,53 @@ TEST_CASE("matmul says which sizes differ") {
         "must be equal or 1, counted from the last axis");
 }
 
+TEST_CASE("products by their names say which shapes they take") {
+  const Tensor a = zeros({2, 3}), v = zeros({3});
+  CHECK(error_of([&] { return a.mm(v); }) ==
+        "mm: it takes 2 and 2 axes, not [2, 3] and [3] at HERE. Hint: matmul() takes any");
+  CHECK(error_of([&] { return mv(v, v); }).find("mv: it takes 2 and 1 axes") == 0);
+  CHECK(error_of([&] { return dot(a, v); }).find("dot: it takes 1 and 1 axes") == 0);
+  CHECK(error_of([&] { return outer(a, v); }).find("outer: it takes 1 and 1 axes") == 0);
+  CHECK(error_of([&] { return bmm(a, a); }).find("bmm: it takes 3 and 3 axes") == 0);
+  CHECK(error_of([&] {
+          return bmm(zeros({2, 1, 1}), zeros({1, 1, 1}));
+        }) ==
+        "bmm: the batches differ: [2, 1, 1] and [1, 1, 1] at HERE. Hint: matmul() broadcasts");
+  CHECK(error_of([&] { return a.mm(a); }).find("matmul: inner sizes differ: [2, 3] x [2, 3]") == 0);
+  CHECK(error_of([&] {
+          return addmm(zeros({2, 2, 2}), a, a.t());
+        }) == "addmm: [2, 2, 2] does not broadcast to [2, 2] at HERE.");
+  CHECK(error_of([&] {
+          return dot(v, zeros({3}, {.dtype = float64}));
+        }).find("matmul: the dtypes differ") == 0);
+}
+
+TEST_CASE("einsum says what is wrong with its equation") {
+  const Tensor a = zeros({2, 3}), b = zeros({4, 5});
+  CHECK(error_of([&] { return einsum("ij,jk->ik", a, b); }) ==
+        "einsum: the axis j has the sizes 3 and 4 at HERE.");
+  CHECK(error_of([&] { return einsum("ij,jk->ik", a); }) ==
+        "einsum: the equation has 2 operands, and there are 1 at HERE.");
+  CHECK(error_of([&] { return einsum("ijk", a); }) ==
+        "einsum: \"ijk\" does not name the axes of [2, 3] at HERE.");
+  CHECK(error_of([&] { return einsum("i", a); }) ==
+        "einsum: \"i\" does not name the axes of [2, 3] at HERE.");
+  CHECK(error_of([&] { return einsum("ij->ik", a); }) ==
+        "einsum: no operand has the axis k of the result at HERE.");
+  CHECK(error_of([&] { return einsum("ij->ii", a); }) ==
+        "einsum: the result has the axis i twice at HERE.");
+  CHECK(error_of([&] { return einsum("ii", a); }) ==
+        "einsum: the axis i has the sizes 2 and 3 at HERE.");
+  CHECK(error_of([&] { return einsum("i1->i", a); }) ==
+        "einsum: the equation has a \"1\" at HERE. Hint: it is made of letters, commas, one -> and "
+        "\"...\": \"ij,jk->ik\"");
+  CHECK(error_of([&] { return einsum("..ij", a); }).find("the equation has a \".\"") !=
+        std::string::npos);
+  CHECK(error_of([&] {
+          return einsum("...i,...i->...", zeros({2, 3}), zeros({4, 3}));
+        }) == "einsum: the axis . has the sizes 2 and 4 at HERE.");
+}
+
 TEST_CASE("broadcasting says which sizes differ, and at which axis") {
   const Tensor a = zeros({2, 3}), b = zeros({2, 4});
   const std::string rule =

@@ -188,6 +188,14 @@ const std::vector<Row>& table() {
         {{0, 2}, {2, 3}},
         {{2, 3, 0}, {0, 4}},
         {{2, 0, 3}, {3, 2}}}},
+      {"matmul", [](const In& in) { return addmm(in[0], in[1], in[2], {.beta = 0.5, .alpha = 2}); }, {{{2, 4}, {2, 3}, {3, 4}}, {{4}, {2, 3}, {3, 4}}, {{}, {1, 2}, {2, 1}}}},
+      {"matmul", [](const In& in) { return in[0].bmm(in[1]) * in[0].select(0, 0).mm(in[1].select(0, 1)); }, {{{2, 2, 3}, {2, 3, 2}}}},
+      {"matmul", [](const In& in) { return in[0].outer(in[1]) * in[0].dot(in[1]) + in[0].outer(in[1]).mv(in[0]); }, {{{3}, {3}}}},
+      {"matmul", [](const In& in) { return einsum("ij,kj->ik", in[0], in[1]); }, {{{2, 3}, {4, 3}}, {{2, 1}, {4, 3}}, {{2, 0}, {3, 0}}}},
+      {"matmul", [](const In& in) { return einsum("b...i,ij->b...j", in[0], in[1]); }, {{{2, 2, 3}, {3, 2}}, {{2, 3}, {3, 2}}}},
+      {"diagonal", [](const In& in) { return einsum("ii,i->i", in[0], in[1]); }, {{{3, 3}, {3}}}},
+      {"matmul", [](const In& in) { return einsum("ijk,jil->kl", in[0], in[1]); }, {{{2, 3, 2}, {3, 2, 2}}}},
+      {"matmul", [](const In& in) { return einsum("i,ij,j->", {in[0], in[1], in[2]}); }, {{{2}, {2, 3}, {3}}}},
 
       // ---- Views and copies ----
       {"reshape",

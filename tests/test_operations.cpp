@@ -260,6 +260,77 @@ TEST_CASE("matrix products agree with PyTorch") {
   CHECK(difference(a[0][0].matmul(b.t()[1]), golden().at("dot.y"), 1e-5, 1e-6) == "");
 }
 
+TEST_CASE("einsum agrees with PyTorch over its whole grammar") {
+  const Tensor A = arange(6.0).reshape({2, 3});
+  const Tensor B = arange(12.0).reshape({3, 4});
+  const Tensor S = arange(9.0).reshape({3, 3});
+  const Tensor G = arange(24.0).reshape({2, 3, 4});
+  const Tensor H = arange(40.0).reshape({2, 4, 5});
+  const Tensor K = arange(8.0).reshape({4, 2});
+  const Tensor K2 = arange(20.0).reshape({5, 4});
+  const Tensor U = arange(1.0, 3.0);
+  const Tensor V = arange(1.0, 4.0);
+  const Tensor M = arange(24.0).reshape({4, 2, 3});
+  const Tensor O = arange(2.0).reshape({2, 1});
+  const Tensor T = arange(12.0).reshape({2, 2, 3});
+  const Tensor M3 = M.reshape({4, 3, 2});
+  const std::vector<std::pair<const char*, In>> sums = {{"ij->ji", {A}},
+                                                        {"ij", {A}},
+                                                        {"ji", {A}},
+                                                        {"ii->i", {S}},
+                                                        {"ii", {S}},
+                                                        {"ij->", {A}},
+                                                        {"...ij->...ji", {G}},
+                                                        {"kji->j", {G}},
+                                                        {"ij,jk->ik", {A, B}},
+                                                        {"ij,jk", {A, B}},
+                                                        {"ij,kj", {A, A}},
+                                                        {"i,j->ij", {U, V}},
+                                                        {"i,i", {U, U}},
+                                                        {"ij,ij->i", {A, A}},
+                                                        {"ij,j->i", {A, V}},
+                                                        {"aij,ajk->aik", {G, H}},
+                                                        {"...ij,...jk->...ik", {G, H}},
+                                                        {"...j,jk->...k", {G, K}},
+                                                        {"bij,kj->bik", {G, K2}},
+                                                        {"ij,...jk->...ik", {A, M3}},
+                                                        {"Ba,ab->B", {A, B}},
+                                                        {"Ba,ab", {A, B}},
+                                                        {"ij,jk->ik", {O, B}},
+                                                        {"i...,j...->ij...", {A, A}},
+                                                        {"ii,ij->j", {S, S}},
+                                                        {"iij->j", {T}},
+                                                        {" i j , j k -> k i ", {A, B}},
+                                                        {"aij->j", {G}},
+                                                        {"...->...", {A}},
+                                                        {"a...,...a", {V, V}},
+                                                        {"i,ij,j->", {U, A, V}},
+                                                        {"ij,jk,kl->il", {A, B, K}},
+                                                        {"bi,bj,bk->ijk", {A, A, A}},
+                                                        {"ab...,b->a...", {M, U}}};
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    CAPTURE(sums[i].first);
+    const Tensor y = einsum(sums[i].first, sums[i].second);
+    CHECK(difference(y, golden().at("einsum" + std::to_string(i) + ".y"), 1e-6) == "");
+  }
+  CHECK(difference(addmm(U.reshape({2, 1}), A, B, {.beta = 0.5, .alpha = 2}),
+                   golden().at("addmm.y")) == "");
+}
+
+TEST_CASE("products have the names of PyTorch's nodes, and integers stay integers") {
+  const Tensor x = leaf({{1., 2.}, {3., 4.}}), v = leaf({1., 2.});
+  const auto name = [](const Tensor& y) { return std::string(y.grad_fn()->name()); };
+  CHECK(name(x.mm(x)) == "MmBackward0");
+  CHECK(name(bmm(x.unsqueeze(0), x.unsqueeze(0))) == "BmmBackward0");
+  CHECK(name(mv(x, v)) == "MvBackward0");
+  CHECK(name(dot(v, v)) == "DotBackward0");
+  CHECK(name(outer(v, v)) == "MulBackward0");
+  CHECK(name(addmm(v, x, x)) == "AddmmBackward0");
+  CHECK(einsum("i,i", arange(4), arange(4)).item<std::int64_t>() == 14);
+  CHECK(std::isnan(addmm(full({}, not_a_number), x, x).sum().item()));
+  CHECK_FALSE(std::isnan(addmm(full({}, not_a_number), x, x, {.beta = 0}).sum().item()));
+}
+
 TEST_CASE("losses agree with PyTorch") {
   const Tensor classes = golden().at("classes").to(int64);
   for (const char* how : {"mean", "sum", "none"}) {

@@ -196,3 +196,57 @@ for name, f in {
     "unfold_step": lambda a: a.unfold(1, 1, 2),
 }.items():
     run(name + "_grid", f, grid)
+
+# ---- Products by their names
+
+A = torch.arange(6.0).reshape(2, 3)
+B = torch.arange(12.0).reshape(3, 4)
+S = torch.arange(9.0).reshape(3, 3)
+G = torch.arange(24.0).reshape(2, 3, 4)
+H = torch.arange(40.0).reshape(2, 4, 5)
+K = torch.arange(8.0).reshape(4, 2)
+K2 = torch.arange(20.0).reshape(5, 4)
+U = torch.arange(1.0, 3.0)
+V = torch.arange(1.0, 4.0)
+M = torch.arange(24.0).reshape(4, 2, 3)
+O = torch.arange(2.0).reshape(2, 1)
+T = torch.arange(12.0).reshape(2, 2, 3)
+M3 = M.reshape(4, 3, 2)
+for i, (equation, operands) in enumerate([
+    ("ij->ji", [A]),
+    ("ij", [A]),
+    ("ji", [A]),
+    ("ii->i", [S]),
+    ("ii", [S]),
+    ("ij->", [A]),
+    ("...ij->...ji", [G]),
+    ("kji->j", [G]),
+    ("ij,jk->ik", [A, B]),
+    ("ij,jk", [A, B]),
+    ("ij,kj", [A, A]),
+    ("i,j->ij", [U, V]),
+    ("i,i", [U, U]),
+    ("ij,ij->i", [A, A]),
+    ("ij,j->i", [A, V]),
+    ("aij,ajk->aik", [G, H]),
+    ("...ij,...jk->...ik", [G, H]),
+    ("...j,jk->...k", [G, K]),
+    ("bij,kj->bik", [G, K2]),
+    ("ij,...jk->...ik", [A, M3]),
+    ("Ba,ab->B", [A, B]),
+    ("Ba,ab", [A, B]),
+    ("ij,jk->ik", [O, B]),
+    ("i...,j...->ij...", [A, A]),
+    ("ii,ij->j", [S, S]),
+    ("iij->j", [T]),
+    (" i j , j k -> k i ", [A, B]),
+    ("aij->j", [G]),
+    ("...->...", [A]),
+    ("a...,...a", [V, V]),
+    ("i,ij,j->", [U, A, V]),
+    ("ij,jk,kl->il", [A, B, K]),
+    ("bi,bj,bk->ijk", [A, A, A]),
+    ("ab...,b->a...", [M, U]),
+]):
+    write("einsum%d.y" % i, torch.einsum(equation, *operands))
+write("addmm.y", torch.addmm(U.reshape(2, 1), A, B, beta=0.5, alpha=2))
