@@ -933,6 +933,11 @@ class [[nodiscard]] Tensor {
   const Tensor& copy_(const Operand& other) const;
   const Tensor& fill_(Scalar value, Loc loc = Loc::here()) const;
   const Tensor& zero_(Loc loc = Loc::here()) const;
+  const Tensor& clamp_(struct ClampOptions options, Loc loc = Loc::here()) const;
+  const Tensor& clamp_(Scalar min, Scalar max, Loc loc = Loc::here()) const;
+  const Tensor& masked_fill_(const Tensor& mask, const Operand& value) const;
+  const Tensor& uniform_(double from = 0, double to = 1, Loc loc = Loc::here()) const;
+  const Tensor& normal_(double mean = 0, double std = 1, Loc loc = Loc::here()) const;
   Tensor& operator+=(const Operand& other) &;
   Tensor& operator-=(const Operand& other) &;
   Tensor& operator*=(const Operand& other) &;
@@ -6989,17 +6994,18 @@ inline Tensor below_diagonal(const Tensor& x, std::int64_t offset, const At& at)
   const Tensor row = arange(x.size(-2), there).unsqueeze(1), column = arange(x.size(-1), there);
   return (column <= row + offset).to(x.device());
 }
+inline Scalar zero_of(DType dtype) { return dtype == boolean ? Scalar(false) : Scalar(0); }
 // The elements on and below a diagonal of the last two axes, else 0.
 inline Tensor Tensor::tril(Extent diagonal, Loc loc) const {
   const Tensor mask = below_diagonal(*this, diagonal, {"tril", loc});
   const Composed whole("tril", loc);
-  return titled("TrilBackward0", where(mask, *this, 0));
+  return titled("TrilBackward0", where(mask, *this, zero_of(dtype())));
 }
 // The elements on and above a diagonal of the last two axes, else 0.
 inline Tensor Tensor::triu(Extent diagonal, Loc loc) const {
   const Tensor mask = below_diagonal(*this, diagonal - 1, {"triu", loc});
   const Composed whole("triu", loc);
-  return titled("TriuBackward0", where(mask, 0, *this));
+  return titled("TriuBackward0", where(~mask, *this, zero_of(dtype())));
 }
 // The elements moved on along these axes; what leaves at the end comes in at the front. Without
 // axes: of all elements in a line.
@@ -7782,6 +7788,59 @@ inline const Tensor& Tensor::zero_(Loc loc) const {
   return overwrite(*this, Operand(0, loc), "zero_");
 }
 
+// The same for an operation that has its own arguments: `compute` makes the result.
+inline const Tensor& rewrite(const Tensor& x, const Operand& other, const char* op,
+                             Calls<Tensor&> compute) {
+  const At at{op, other.loc};
+  check_together(at, {&x});
+  check_writable(x, at);
+  const std::int64_t before = x.version();
+  const bool tracked = current.grad_enabled && is_floating(x.dtype()) &&
+                       (x.requires_grad() || (other.tensor && other.tensor->requires_grad()));
+  Tensor result;
+  if (tracked) {
+    const Pin pin(other.loc);
+    compute(result);
+  } else {
+    const Unseen inside(other.loc);
+    compute(result);
+  }
+  if (kind_of(result.dtype()) > kind_of(x.dtype()))
+    fail(at, {"a ", result.dtype(), " result can't be written into ", x.dtype()},
+         {"convert first: x = x.to(", result.dtype(), ")"});
+  if (result.shape() != x.shape())
+    fail(at, {"the result ", result.shape(), " does not fit into ", x.shape()});
+  const Node* node = result.node();
+  if (node) keep_what_is_overwritten(*result.node(), x);
+  if (tracked) {
+    replace(x, result, at);
+  } else {
+    copy(x.elements(), result.elements());
+    note_write(x, op, line_of(other.loc));
+  }
+  if (current.observer) tell_wrote(x, before, op, node, line_of(other.loc));
+  return x;
+}
+inline const Tensor& Tensor::clamp_(ClampOptions options, Loc loc) const {
+  if (!options.min && !options.max) static_cast<void>(clamp(options, loc));  // which says so
+  if (options.min)
+    rewrite(*this, Operand(*options.min, loc), "clamp_",
+            [&](Tensor& y) { y = with_number<rule::ClampMin>(*this, *options.min, loc); });
+  if (options.max)
+    rewrite(*this, Operand(*options.max, loc), "clamp_",
+            [&](Tensor& y) { y = with_number<rule::ClampMax>(*this, *options.max, loc); });
+  return *this;
+}
+inline const Tensor& Tensor::clamp_(Scalar min, Scalar max, Loc loc) const {
+  return clamp_({.min = min, .max = max}, loc);
+}
+inline const Tensor& Tensor::masked_fill_(const Tensor& mask, const Operand& value) const {
+  return rewrite(*this, value, "masked_fill_", [&](Tensor& y) {
+    const Tensor filled = masked_fill(mask, value);
+    y = filled;
+  });
+}
+
 inline void Tensor::operator=(const Operand& value) && {
   if (!defined())
     fail({"=", value.loc}, {"there is no tensor to write into"},
@@ -8194,10 +8253,39 @@ struct LossOptions {
   ByName by_name = ByName();
   const char* reduction = "mean";  // or "sum" or "none"
 };
-struct CrossEntropyOptions {
+struct NllLossOptions {
   ByName by_name = ByName();
+  Tensor weight = {};  // [C]: how much each class counts; undefined: all the same
   std::int64_t ignore_index = -100;
   const char* reduction = "mean";
+};
+struct CrossEntropyOptions {
+  ByName by_name = ByName();
+  Tensor weight = {};
+  std::int64_t ignore_index = -100;
+  const char* reduction = "mean";
+  double label_smoothing = 0;  // the share of the target that is spread over all classes
+};
+struct BceWithLogitsOptions {
+  ByName by_name = ByName();
+  Tensor weight = {};
+  const char* reduction = "mean";
+  Tensor pos_weight = {};  // how much a target of 1 counts
+};
+struct HuberLossOptions {
+  ByName by_name = ByName();
+  const char* reduction = "mean";
+  double delta = 1;
+};
+struct SmoothL1LossOptions {
+  ByName by_name = ByName();
+  const char* reduction = "mean";
+  double beta = 1;
+};
+struct KlDivOptions {
+  ByName by_name = ByName();
+  const char* reduction = "mean";  // or "batchmean": the sum divided by the first size
+  bool log_target = false;
 };
 
 inline Tensor reduced_loss(const Tensor& losses, const char* reduction, const At& at) {
@@ -8208,46 +8296,597 @@ inline Tensor reduced_loss(const Tensor& losses, const char* reduction, const At
   fail(at, {"reduction is \"", how, "\""}, {"write \"mean\", \"sum\" or \"none\""});
 }
 
+// input - target, with a warning if the shapes broadcast.
+inline Tensor difference_from(const Tensor& target, const Tensor& input, const At& at) {
+  const Tensor error = input - target;
+  if (input.shape() != target.shape())
+    warn(at,
+         "the shapes " + to_string(input.shape()) + " and " + to_string(target.shape()) +
+             " are broadcast to " + to_string(error.shape()),
+         "give both the same shape, with squeeze(-1) or unsqueeze(-1)");
+  return error;
+}
+
 // The mean of (input - target)^2. Shapes broadcast, which is rarely meant: [N, 1] against [N] are
 // N * N differences. So that is said.
 inline Tensor mse_loss(const Tensor& input, const Tensor& target, LossOptions options = {},
                        Loc loc = Loc::here()) {
   const Composed whole("mse_loss", loc);
-  const Tensor error = input - target;
-  if (input.shape() != target.shape())
-    warn({"mse_loss", loc},
-         "the shapes " + to_string(input.shape()) + " and " + to_string(target.shape()) +
-             " are broadcast to " + to_string(error.shape()),
-         "give both the same shape, with squeeze(-1) or unsqueeze(-1)");
+  const Tensor error = difference_from(target, input, {"mse_loss", loc});
   return titled("MseLossBackward0",
                 reduced_loss(error.square(), options.reduction, {"mse_loss", loc}));
 }
 
-// Minus the log of the probability given to the right class: logits [N, C] (or [C]) and class
-// numbers [N] (or []) -> the mean over the rows. Rows whose class is ignore_index count for
-// nothing.
+// The mean of |input - target|.
+inline Tensor l1_loss(const Tensor& input, const Tensor& target, LossOptions options = {},
+                      Loc loc = Loc::here()) {
+  const Composed whole("l1_loss", loc);
+  const Tensor error = difference_from(target, input, {"l1_loss", loc});
+  return reduced_loss(error.abs(), options.reduction, {"l1_loss", loc});
+}
+// Half the square of a small error, and a straight line from delta on (P. J. Huber, 1964).
+inline Tensor huber_loss(const Tensor& input, const Tensor& target, HuberLossOptions options = {},
+                         Loc loc = Loc::here()) {
+  const At at{"huber_loss", loc};
+  if (!(options.delta > 0)) fail(at, {"delta is ", options.delta, ", it has to be positive"});
+  const Composed whole("huber_loss", loc);
+  const Tensor size = difference_from(target, input, at).abs();
+  const Tensor losses =
+      where(size <= options.delta, size.square() * 0.5, (size - options.delta / 2) * options.delta);
+  return titled("HuberLossBackward0", reduced_loss(losses, options.reduction, at));
+}
+// The same, divided by beta: close to |input - target|, but smooth at 0.
+inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                             SmoothL1LossOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"smooth_l1_loss", loc};
+  if (options.beta < 0) fail(at, {"beta is negative: ", options.beta});
+  const Composed whole("smooth_l1_loss", loc);
+  const Tensor size = difference_from(target, input, at).abs();
+  Tensor losses = size;
+  if (options.beta > 0)
+    losses =
+        where(size < options.beta, size.square() * (0.5 / options.beta), size - options.beta / 2);
+  return titled("SmoothL1LossBackward0", reduced_loss(losses, options.reduction, at));
+}
+
+namespace rule {
+struct BinaryCrossEntropy : Rule {  // neither log below -100, nor a denominator of 0
+  static constexpr Facts facts = {
+      .name = "binary_cross_entropy",
+      .symbol = "bce",
+      .formula = "-(b * log(a) + (1 - b) * log(1 - a))",
+      .derivatives = {"dy * (a - b) / (a * (1 - a))", "dy * (log(1 - a) - log(a))"},
+      .node = "BinaryCrossEntropyBackward0"};
+  void backward() {
+    if (wants(0)) give(0, dy * (a() - b()) / (a() * (1 - a())).clamp({.min = 1e-12}));
+    if (wants(1))
+      give(1, dy * ((1 - a()).log().clamp({.min = -100}) - a().log().clamp({.min = -100})));
+  }
+};
+}  // namespace rule
+
+// Minus the log of the probability of what is so: of input where the target is 1, and of 1 - input
+// where it is 0. Logs stop at -100, so that a certain mistake costs 100 and not infinity.
+inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
+                                   LossOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"binary_cross_entropy", loc};
+  check_floats(input, at);
+  check_together(at, {&input, &target});
+  if (input.shape() != target.shape())
+    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"});
+  const Composed whole("binary_cross_entropy", loc);
+  Tensor losses;
+  {
+    const Unseen inside(loc);
+    if (((input < 0) | (input > 1)).any().item<bool>())
+      fail(at, {"an element of the input is not a probability between 0 and 1"},
+           {"write binary_cross_entropy_with_logits, which takes any number"});
+    losses = -(target * input.log().clamp({.min = -100}) +
+               (1 - target) * (1 - input).log().clamp({.min = -100}));
+  }
+  losses = record<rule::BinaryCrossEntropy>(losses, {&input, &target}, loc);
+  return titled("BinaryCrossEntropyBackward0", reduced_loss(losses, options.reduction, at));
+}
+// The same of sigmoid(input), without the detour over probabilities that round to 0 or 1.
+inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                               BceWithLogitsOptions options = {},
+                                               Loc loc = Loc::here()) {
+  const At at{"binary_cross_entropy_with_logits", loc};
+  check_floats(input, at);
+  check_together(at, {&input, &target});
+  if (input.shape() != target.shape())
+    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"});
+  const Composed whole("binary_cross_entropy_with_logits", loc);
+  Tensor logs = logsigmoid(input);
+  if (options.pos_weight.defined()) logs = logs * ((options.pos_weight - 1) * target + 1);
+  Tensor losses = (1 - target) * input - logs;
+  if (options.weight.defined()) losses = losses * options.weight;
+  return titled("BinaryCrossEntropyWithLogitsBackward0",
+                reduced_loss(losses, options.reduction, at));
+}
+
+// target * (log(target) - input): how far the distribution e^input is from the target (S. Kullback,
+// R. A. Leibler, 1951). With log_target both are logarithms.
+inline Tensor kl_div(const Tensor& input, const Tensor& target, KlDivOptions options = {},
+                     Loc loc = Loc::here()) {
+  const At at{"kl_div", loc};
+  check_floats(input, at);
+  check_together(at, {&input, &target});
+  const Composed whole("kl_div", loc);
+  Tensor losses;
+  if (options.log_target) {
+    losses = target.exp() * (target - input);
+  } else {  // 0 log(0) is 0
+    const Tensor safe = where(target > 0, target, 1);
+    losses = target * safe.log() - target * input;
+  }
+  if (std::string_view(options.reduction) == "batchmean") return losses.sum() / losses.size(0);
+  return reduced_loss(losses, options.reduction, at);
+}
+
+// The class numbers of a loss: which rows count, and numbers that can be looked up in all of them.
+struct Classes {
+  Classes(const Tensor& target, std::int64_t ignored, std::int64_t count, const At& at)
+      : keep(target != ignored), safe(where(keep, target, 0)) {
+    check_index(safe, count, at);
+  }
+  Tensor keep, safe;
+};
+// What is left to do once there are log probabilities, with their classes along an axis.
+inline Tensor class_loss(const Tensor& log_probabilities, const Classes& classes, int axis,
+                         const CrossEntropyOptions& options, const At& at) {
+  const Tensor& weight = options.weight;
+  const double smoothing = options.label_smoothing;
+  const Tensor picked = log_probabilities.gather(axis, classes.safe.unsqueeze(axis)).squeeze(axis);
+  Tensor losses = where(classes.keep, -picked, 0), counts;
+  if (weight.defined()) {
+    counts =
+        where(classes.keep,
+              weight.index_select(0, classes.safe.reshape({-1})).reshape(classes.safe.shape()), 0);
+    losses = losses * counts;
+  }
+  if (smoothing != 0) {
+    Shape line = Shape::filled(log_probabilities.dim(), 1);
+    line[axis] = log_probabilities.size(axis);
+    const Tensor weighted =
+        weight.defined() ? log_probabilities * weight.reshape(line) : log_probabilities;
+    const Tensor all = where(classes.keep, -weighted.sum(axis), 0);
+    const double share = smoothing / static_cast<double>(log_probabilities.size(axis));
+    losses = losses * (1 - smoothing) + all * share;
+  }
+  if (std::string_view(options.reduction) != "mean")
+    return titled("NllLossBackward0", reduced_loss(losses, options.reduction, at));
+  const Tensor count = counts.defined() ? counts.sum() : classes.keep.sum();
+  return titled("NllLossBackward0", losses.sum() / count);
+}
+// Classes stand along axis 1, or along the only one.
+inline int class_axis(const Tensor& x, const Tensor& target, const Tensor& weight, const At& at) {
+  check_together(at, {&x, &target});
+  const int axis = x.dim() == 1 ? 0 : 1;
+  Shape rows = x.shape();
+  if (x.dim() > 0) rows.erase(axis);
+  if (x.dim() == 0 || rows != target.shape())
+    fail(at, {"the shapes ", x.shape(), " and ", target.shape(), " do not fit"},
+         {"logits [N, C] go with class numbers [N]"});
+  if (weight.defined() && weight.shape() != Shape(x.shape()[axis]))
+    fail(at, {"the weight has shape ", weight.shape(), ", and there are ", x.shape()[axis],
+              " classes"});
+  return axis;
+}
+inline void check_class_numbers(const Tensor& target, const At& at) {
+  if (target.dtype() != int64)
+    fail(at, {"the target is ", target.dtype(), ", not class numbers in int64"},
+         {"convert with .to(int64)"});
+}
+
+// Minus the log of the probability given to the right class: log probabilities [N, C, ...] (or [C])
+// and class numbers [N, ...] (or []) -> the mean over the rows. Rows whose class is ignore_index
+// count for nothing.
+inline Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
+                       NllLossOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"nll_loss", loc};
+  check_together(at, {&log_probabilities, &target});
+  check_class_numbers(target, at);
+  const int axis = class_axis(log_probabilities, target, options.weight, at);
+  const Composed whole("nll_loss", loc);
+  const Classes classes(target, options.ignore_index, log_probabilities.shape()[axis], at);
+  CrossEntropyOptions how;
+  how.weight = options.weight;
+  how.reduction = options.reduction;
+  return class_loss(log_probabilities, classes, axis, how, at);
+}
+
+// The same for logits, of which it takes the log_softmax first. The target may also be
+// probabilities, in the shape of the logits.
 inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                             CrossEntropyOptions options = {}, Loc loc = Loc::here()) {
   const At at{"cross_entropy", loc};
   check_together(at, {&logits, &target});
-  if (target.dtype() != int64)
-    fail(at, {"the target is ", target.dtype(), ", not class numbers in int64"},
-         {"convert with .to(int64)"});
-  if (logits.dim() < 1 || logits.dim() > 2 || target.dim() != logits.dim() - 1 ||
-      (target.dim() == 1 && target.shape()[0] != logits.shape()[0]))
-    fail(at, {"the shapes ", logits.shape(), " and ", target.shape(), " do not fit"},
-         {"logits [N, C] go with class numbers [N]"});
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
+    fail(at, {"label_smoothing is ", options.label_smoothing, ", it has to be between 0 and 1"});
+  const int classes_at = logits.dim() == 1 ? 0 : 1;
+  if (is_floating(target.dtype()) && target.shape() == logits.shape() && logits.dim() > 0) {
+    const Composed whole("cross_entropy", loc);
+    const auto count = static_cast<double>(logits.size(classes_at));
+    const double smoothing = options.label_smoothing;
+    const Tensor wanted = smoothing == 0 ? target : target * (1 - smoothing) + smoothing / count;
+    Tensor log_probabilities = logits.log_softmax(classes_at);
+    if (options.weight.defined()) {
+      Shape line = Shape::filled(logits.dim(), 1);
+      line[classes_at] = -1;
+      log_probabilities = log_probabilities * options.weight.reshape(line);
+    }
+    const Tensor losses = -(log_probabilities * wanted).sum(classes_at);
+    return reduced_loss(losses, options.reduction, at);
+  }
+  check_class_numbers(target, at);
+  const int axis = class_axis(logits, target, options.weight, at);
   const Composed whole("cross_entropy", loc);
-  const int axis = logits.dim() - 1;
-  const Tensor keep = target != options.ignore_index;
-  const Tensor safe = where(keep, target, 0);
-  check_index(safe, logits.shape()[axis], at);
-  const Tensor log_probabilities = logits.log_softmax(axis);
-  const Tensor picked = log_probabilities.gather(axis, safe.unsqueeze(axis)).squeeze(axis);
-  const Tensor losses = where(keep, -picked, 0);
-  if (std::string_view(options.reduction) != "mean")
-    return titled("NllLossBackward0", reduced_loss(losses, options.reduction, at));
-  return titled("NllLossBackward0", losses.sum() / keep.sum());
+  const Classes classes(target, options.ignore_index, logits.shape()[axis], at);
+  return class_loss(logits.log_softmax(axis), classes, axis, options, at);
+}
+
+// ---- Layers as functions ------------------------------------------------------------------------
+
+// x wᵀ + bias: [.., in] and a weight [out, in] -> [.., out]
+inline Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                     Loc loc = Loc::here()) {
+  const At at{"linear", loc};
+  check_together(at, {&x, &weight});
+  if (weight.dim() != 2 || x.dim() == 0 || x.size(-1) != weight.size(1))
+    fail(at, {"the input ", x.shape(), " and the weight ", weight.shape(), " do not fit"},
+         {"[.., in] goes with a weight [out, in]"});
+  if (bias.defined() && bias.shape() != Shape(weight.size(0)))
+    fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
+  const Composed whole("linear", loc);
+  const Tensor product = x.matmul(weight.t());
+  return bias.defined() ? titled("AddmmBackward0", product + bias) : product;
+}
+
+// Class numbers as rows with a 1 in their place: [..] -> [.., classes]. Left out, there are as many
+// classes as the largest number asks for.
+inline Tensor one_hot(const Tensor& index, std::int64_t classes = -1, Loc loc = Loc::here()) {
+  const At at{"one_hot", loc};
+  check_together(at, {&index});
+  if (index.dtype() != int64) fail(at, {"the index is ", index.dtype(), ", not int64"});
+  if (classes == -1 && index.numel() == 0)
+    fail(at, {"an empty index does not tell how many classes there are"}, {"name their number"});
+  const Composed whole("one_hot", loc);
+  if (classes == -1) classes = index.max().item<std::int64_t>() + 1;
+  check_index(index, classes, at);
+  return (index.unsqueeze(-1) == arange(classes, {.device = index.device()})).to(int64);
+}
+// Rows of a table: numbers [..] and a weight [rows, d] -> [.., d]
+inline Tensor embedding(const Tensor& index, const Tensor& weight, Loc loc = Loc::here()) {
+  const At at{"embedding", loc};
+  check_together(at, {&index, &weight});
+  if (weight.dim() != 2) fail(at, {"the weight has shape ", weight.shape(), ", and not two axes"});
+  check_index(index, weight.size(0), at);
+  const Composed whole("embedding", loc);
+  Shape shape = index.shape();
+  shape.push_back(weight.size(1));
+  return titled("EmbeddingBackward0", weight.index_select(0, index.reshape({-1})).reshape(shape));
+}
+
+// (x - mean) / sqrt(variance + eps), of the elements along these axes.
+inline Tensor standardized(const Tensor& x, const Shape& axes, double eps) {
+  const Tensor distance = x - x.mean(axes, {.keepdim = true});
+  const Tensor variance = distance.square().mean(axes, {.keepdim = true});
+  return distance * (variance + eps).rsqrt();
+}
+// y * weight + bias, which lie along axis 1; both may be undefined.
+inline Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias, const Shape& line,
+                     const char* title) {
+  Tensor z = y;
+  if (weight.defined()) z = z * weight.reshape(line);
+  if (bias.defined()) z = z + bias.reshape(line);
+  return titled(title, z);
+}
+inline Shape channel_line(const Tensor& x) {  // [1, C, 1, ...]
+  Shape line = Shape::filled(x.dim(), 1);
+  line[1] = x.shape()[1];
+  return line;
+}
+inline void check_channels(std::initializer_list<const Tensor*> lines, std::int64_t count,
+                           const At& at) {
+  for (const Tensor* line : lines)
+    if (line->defined() && line->shape() != Shape(count))
+      fail(at, {"a parameter has shape ", line->shape(), ", and there are ", count, " channels"});
+}
+
+// Each row of the last axes, the normalized ones, gets the mean 0 and the variance 1 (J. L. Ba,
+// J. R. Kiros, G. E. Hinton, 2016).
+inline Tensor layer_norm(const Tensor& x, Shape normalized, const Tensor& weight = {},
+                         const Tensor& bias = {}, double eps = 1e-5, Loc loc = Loc::here()) {
+  const At at{"layer_norm", loc};
+  check_floats(x, at);
+  const int first = x.dim() - normalized.size();
+  Shape axes;
+  bool fits = first >= 0 && !normalized.empty();
+  for (int i = 0; fits && i < normalized.size(); ++i) {
+    fits = x.shape()[first + i] == normalized[i];
+    axes.push_back(first + i);
+  }
+  if (!fits) fail(at, {"the last axes of ", x.shape(), " are not ", normalized});
+  for (const Tensor* p : {&weight, &bias})
+    if (p->defined() && p->shape() != normalized)
+      fail(at, {"a parameter has shape ", p->shape(), " instead of ", normalized});
+  const Composed whole("layer_norm", loc);
+  return scaled(standardized(x, axes, eps), weight, bias, normalized, "NativeLayerNormBackward0");
+}
+// The same, over each of `groups` groups of channels: [N, C, ...] (Y. Wu, K. He, 2018).
+inline Tensor group_norm(const Tensor& x, Extent groups, const Tensor& weight = {},
+                         const Tensor& bias = {}, double eps = 1e-5, Loc loc = Loc::here()) {
+  const At at{"group_norm", loc};
+  check_floats(x, at);
+  if (x.dim() < 2 || groups < 1 || x.size(1) % groups != 0)
+    fail(at, {"the channels of ", x.shape(), " do not make ", groups, " groups"},
+         {"the input is [N, C, ...]"});
+  check_channels({&weight, &bias}, x.size(1), at);
+  const Composed whole("group_norm", loc);
+  const std::int64_t each = x.numel() / std::max<std::int64_t>(1, x.size(0) * groups);
+  const Tensor rows = x.reshape({x.size(0), std::int64_t{groups}, each});
+  return scaled(standardized(rows, {2}, eps).reshape(x.shape()), weight, bias, channel_line(x),
+                "NativeGroupNormBackward0");
+}
+struct BatchNormOptions {
+  ByName by_name = ByName();
+  bool training = false;
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+// The same, over all of a batch for each channel: [N, C, ...] (S. Ioffe, C. Szegedy, 2015). In
+// training the running mean and variance move towards those of the batch; otherwise they are used.
+inline Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                         const Tensor& weight = {}, const Tensor& bias = {},
+                         BatchNormOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"batch_norm", loc};
+  check_floats(x, at);
+  if (x.dim() < 2) fail(at, {"the input has shape ", x.shape()}, {"it is [N, C, ...]"});
+  check_channels({&running_mean, &running_var, &weight, &bias}, x.size(1), at);
+  if (!options.training && (!running_mean.defined() || !running_var.defined()))
+    fail(at, {"there is no running mean or variance"}, {"write {.training = true}"});
+  const double count = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
+  if (options.training && count == 1)
+    fail(at, {"one value per channel has no variance to train with: ", x.shape()});
+  const Composed whole("batch_norm", loc);
+  const Shape line = channel_line(x);
+  if (!options.training) {
+    const Tensor distance = x - running_mean.reshape(line);
+    return scaled(distance * (running_var.reshape(line) + options.eps).rsqrt(), weight, bias, line,
+                  "NativeBatchNormBackward0");
+  }
+  Shape axes;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != 1) axes.push_back(i);
+  const Tensor y = standardized(x, axes, options.eps);
+  if (running_mean.defined() || running_var.defined()) {
+    const NoGrad guard;
+    const double m = options.momentum;
+    if (running_mean.defined()) running_mean.copy_(running_mean * (1 - m) + x.mean(axes) * m);
+    if (running_var.defined())  // this one is unbiased
+      running_var.copy_(running_var * (1 - m) + x.var(axes) * m);
+  }
+  return scaled(y, weight, bias, line, "NativeBatchNormBackward0");
+}
+
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Loc loc = Loc::here());
+
+struct AttentionOptions {
+  ByName by_name = ByName();
+  Tensor attn_mask = {};  // bools: true where a query may look; or numbers to add to the scores
+  double dropout_p = 0;
+  bool is_causal = false;            // query i may look at the keys 0 to i
+  std::optional<double> scale = {};  // left out: 1 / sqrt(E)
+};
+// softmax(q kᵀ / sqrt(E)) v: queries [.., L, E], keys [.., S, E], values [.., S, D] -> [.., L, D]
+// (A. Vaswani et al., "Attention is all you need", 2017). A query that may look at nothing gets 0.
+inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                           const Tensor& value, AttentionOptions options = {},
+                                           Loc loc = Loc::here()) {
+  const At at{"scaled_dot_product_attention", loc};
+  check_floats(query, at);
+  check_together(at, {&query, &key, &value});
+  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
+      key.size(-2) != value.size(-2))
+    fail(at,
+         {"the shapes ", query.shape(), ", ", key.shape(), " and ", value.shape(), " do not fit"},
+         {"they are [.., L, E], [.., S, E] and [.., S, D]"});
+  if (options.is_causal && options.attn_mask.defined())
+    fail(at, {"is_causal and attn_mask are given together"}, {"put one into the other"});
+  const Composed whole("scaled_dot_product_attention", loc);
+  const double inverse = 1 / std::sqrt(static_cast<double>(query.size(-1)));
+  Tensor scores = query.matmul(key.transpose(-1, -2)) * options.scale.value_or(inverse);
+  Tensor mask = options.attn_mask;
+  if (options.is_causal)
+    mask =
+        ones({query.size(-2), key.size(-2)}, {.dtype = boolean, .device = query.device()}).tril();
+  const double nothing = -std::numeric_limits<double>::infinity();
+  if (mask.defined())
+    scores = mask.dtype() == boolean ? where(mask, scores, nothing) : scores + mask;
+  Tensor blind;  // rows that may look at nothing
+  {
+    const Unseen inside(loc);
+    blind = (scores == nothing).all({-1}, {.keepdim = true});
+    if (!blind.any().item<bool>()) blind = Tensor();
+  }
+  if (blind.defined()) scores = where(blind, 0, scores);
+  Tensor shares = scores.softmax(-1);
+  if (blind.defined()) shares = where(blind, 0, shares);
+  if (options.dropout_p > 0) shares = dropout(shares, options.dropout_p);
+  return shares.matmul(value);
+}
+
+// ---- Convolutions and pools ---------------------------------------------------------------------
+
+// A number for each of two axes: 3, or {3, 5} for height and width.
+struct Pair {
+  template <Integer T>
+  constexpr Pair(T both) : height(both), width(both) {}
+  template <Integer A, Integer B>
+  constexpr Pair(A h, B w) : height(h), width(w) {}
+  std::int64_t height, width;
+};
+inline void append(std::string& to, const Pair& pair) {
+  append(to, Shape(pair.height, pair.width));
+}
+
+struct ConvOptions {
+  ByName by_name = ByName();
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair dilation = 1;
+  std::int64_t groups = 1;
+};
+struct PoolOptions {
+  ByName by_name = ByName();
+  Pair stride = 0;  // 0: as large as the window
+  Pair padding = 0;
+  Pair dilation = 1;
+};
+struct AvgPoolOptions {
+  ByName by_name = ByName();
+  Pair stride = 0;
+  Pair padding = 0;
+  bool count_include_pad = true;
+};
+
+// The windows of the last two axes, as two more axes: [N, C, H, W] -> [N, C, h, w, kernel].
+inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
+  const Pair reach(dilation.height * (kernel.height - 1) + 1,
+                   dilation.width * (kernel.width - 1) + 1);
+  if (kernel.height < 1 || kernel.width < 1 || stride.height < 1 || stride.width < 1 ||
+      dilation.height < 1 || dilation.width < 1)
+    fail(at, {"the kernel ", kernel, ", the stride ", stride, " and the dilation ", dilation,
+              " have to be positive"});
+  if (reach.height > x.size(-2) || reach.width > x.size(-1))
+    fail(at,
+         {"the kernel reaches over ", reach, ", and the padded input is ",
+          Shape(x.size(-2), x.size(-1))},
+         {"give it more padding"});
+  Tensor y = x.unfold(-2, reach.height, stride.height).unfold(-2, reach.width, stride.width);
+  if (dilation.height > 1) y = y.slice(-2, 0, {}, dilation.height);
+  return dilation.width > 1 ? y.slice(-1, 0, {}, dilation.width) : y;
+}
+inline Tensor padded(const Tensor& x, Pair padding, Scalar value, const At& at) {
+  if (padding.height < 0 || padding.width < 0) fail(at, {"the padding is negative: ", padding});
+  if (padding.height == 0 && padding.width == 0) return x;
+  return pad(x, {padding.width, padding.width, padding.height, padding.height}, value);
+}
+
+// Slides O kernels over images: [N, C, H, W] and a weight [O, C / groups, h, w] -> [N, O, h', w'].
+// The windows become the rows of a matrix, and the kernels its other factor.
+inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     ConvOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"conv2d", loc};
+  check_floats(x, at);
+  check_together(at, {&x, &weight});
+  const std::int64_t groups = options.groups;
+  if (x.dim() == 3) return conv2d(x.unsqueeze(0, loc), weight, bias, options, loc).squeeze(0, loc);
+  if (x.dim() != 4 || weight.dim() != 4)
+    fail(at, {"the input ", x.shape(), " and the weight ", weight.shape(), " need 4 axes"},
+         {"they are [N, C, H, W] and [O, C / groups, h, w]"});
+  if (groups < 1 || x.size(1) != weight.size(1) * groups || weight.size(0) % groups != 0)
+    fail(at,
+         {"the channels of the input ", x.shape(), " and of the weight ", weight.shape(),
+          " do not fit, with ", groups, " groups"},
+         {"they are [N, C, H, W] and [O, C / groups, h, w]"});
+  if (bias.defined() && bias.shape() != Shape(weight.size(0)))
+    fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
+  const Composed whole("conv2d", loc);
+  const Pair kernel(weight.size(2), weight.size(3));
+  const Tensor seen =
+      windows(padded(x, options.padding, 0, at), kernel, options.stride, options.dilation, at);
+  const std::int64_t n = seen.size(0), rows = seen.size(2), columns = seen.size(3);
+  const std::int64_t out = weight.size(0) / groups;
+  const std::int64_t depth = weight.size(1) * kernel.height * kernel.width;
+  const Tensor a = seen.unflatten(1, {groups, weight.size(1)})
+                       .permute({1, 0, 3, 4, 2, 5, 6})
+                       .reshape({groups, n * rows * columns, depth});
+  const Tensor b = weight.reshape({groups, out, depth}).transpose(1, 2);
+  Tensor y = a.matmul(b)
+                 .reshape({groups, n, rows, columns, out})
+                 .permute({1, 0, 4, 2, 3})
+                 .reshape({n, groups * out, rows, columns});
+  if (bias.defined()) y = y + bias.reshape({-1, 1, 1});
+  return titled("ConvolutionBackward0", y);
+}
+inline Tensor conv2d(const Tensor& x, const Tensor& weight, ConvOptions options = {},
+                     Loc loc = Loc::here()) {
+  return conv2d(x, weight, Tensor(), options, loc);
+}
+// [N, C, L] and a weight [O, C / groups, l] -> [N, O, l']: images of height 1.
+inline Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     ConvOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"conv1d", loc};
+  check_together(at, {&x, &weight});
+  if (x.dim() < 2 || x.dim() > 3 || weight.dim() != 3)
+    fail(at, {"the input ", x.shape(), " and the weight ", weight.shape(), " need 3 axes"},
+         {"they are [N, C, L] and [O, C / groups, l]"});
+  const Composed whole("conv1d", loc);
+  options.stride.height = options.dilation.height = 1;
+  options.padding.height = 0;
+  return titled("ConvolutionBackward0",
+                conv2d(x.unsqueeze(-2), weight.unsqueeze(-2), bias, options).squeeze(-2));
+}
+inline Tensor conv1d(const Tensor& x, const Tensor& weight, ConvOptions options = {},
+                     Loc loc = Loc::here()) {
+  return conv1d(x, weight, Tensor(), options, loc);
+}
+
+inline void check_pool(const Tensor& x, Pair kernel, Pair padding, const At& at) {
+  check_floats(x, at);
+  if (x.dim() < 3 || x.dim() > 4)
+    fail(at, {"the input has shape ", x.shape()}, {"it is [N, C, H, W] or [C, H, W]"});
+  if (padding.height > kernel.height / 2 || padding.width > kernel.width / 2)
+    fail(at, {"the padding ", padding, " is more than half of the kernel ", kernel});
+}
+// The largest of each window. Padding never wins; of equal ones the first gets the gradient.
+inline Tensor max_pool2d(const Tensor& x, Pair kernel, PoolOptions options = {},
+                         Loc loc = Loc::here()) {
+  const At at{"max_pool2d", loc};
+  check_pool(x, kernel, options.padding, at);
+  const Composed whole("max_pool2d", loc);
+  const double nothing = -std::numeric_limits<double>::infinity();
+  const Tensor seen =
+      windows(padded(x, options.padding, nothing, at), kernel,
+              options.stride.height ? options.stride : kernel, options.dilation, at);
+  return titled("MaxPool2DWithIndicesBackward0", seen.flatten(-2).max(-1).values);
+}
+// The mean of each window; padding counts as zeros.
+inline Tensor avg_pool2d(const Tensor& x, Pair kernel, AvgPoolOptions options = {},
+                         Loc loc = Loc::here()) {
+  const At at{"avg_pool2d", loc};
+  check_pool(x, kernel, options.padding, at);
+  const Composed whole("avg_pool2d", loc);
+  const Pair stride = options.stride.height ? options.stride : kernel;
+  const Tensor seen = windows(padded(x, options.padding, 0, at), kernel, stride, 1, at);
+  if (options.count_include_pad || (options.padding.height == 0 && options.padding.width == 0))
+    return titled("AvgPool2DBackward0", seen.mean({-2, -1}));
+  Tensor counts;
+  {
+    const Unseen inside(loc);
+    counts =
+        windows(padded(ones_like(x), options.padding, 0, at), kernel, stride, 1, at).sum({-2, -1});
+  }
+  return titled("AvgPool2DBackward0", seen.sum({-2, -1}) / counts);
+}
+// The means of as many windows as asked for, as equal in size as can be: [.., H, W] -> [.., size].
+inline Tensor adaptive_avg_pool2d(const Tensor& x, Pair size, Loc loc = Loc::here()) {
+  const At at{"adaptive_avg_pool2d", loc};
+  check_pool(x, size, 0, at);
+  if (size.height < 1 || size.width < 1) fail(at, {"the size ", size, " has to be positive"});
+  const Composed whole("adaptive_avg_pool2d", loc);
+  Tensor y = x;
+  for (int axis : {-2, -1}) {
+    const std::int64_t from = y.size(axis), to = axis == -2 ? size.height : size.width;
+    std::vector<Tensor> means;
+    for (std::int64_t i = 0; i < to; ++i)
+      means.push_back(y.slice(axis, i * from / to, ((i + 1) * from + to - 1) / to)
+                          .mean({axis}, {.keepdim = true}));
+    y = cat(means, axis);
+  }
+  return titled("AdaptiveAvgPool2DBackward0", y);
 }
 
 // ================================================================================================
@@ -8506,6 +9145,91 @@ inline Tensor randperm(Extent n, TensorOptions options = {}, Loc loc = Loc::here
   Tensor x = begin_numbers("randperm", {std::int64_t{n}}, dtype, options, loc);
   fill_permutation(x.elements(), default_generator);
   return end_tensor(std::move(x), options, loc);
+}
+// 1 with the probability that stands in p, else 0.
+inline Tensor bernoulli(const Tensor& p, Loc loc = Loc::here()) {
+  const At at{"bernoulli", loc};
+  check_floats(p, at);
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    if (!((p >= 0) & (p <= 1)).all().item<bool>())
+      fail(at, {"a probability is not between 0 and 1"});
+    y = (rand(p.shape(), {.dtype = float64}).to(p.device()) < p).to(p.dtype());
+  }
+  return end_tensor(std::move(y), {}, loc);
+}
+struct MultinomialOptions {
+  ByName by_name = ByName();
+  bool replacement = false;  // whether an index may be drawn again
+};
+// `count` indices, each drawn with a probability that is proportional to its weight: [n] ->
+// [count], or for each row [m, n] -> [m, count].
+inline Tensor multinomial(const Tensor& weights, Extent count, MultinomialOptions options = {},
+                          Loc loc = Loc::here()) {
+  const At at{"multinomial", loc};
+  check_floats(weights, at);
+  if (weights.dim() < 1 || weights.dim() > 2)
+    fail(at, {"the weights have shape ", weights.shape()}, {"they are [n] or [m, n]"});
+  const Unseen inside(loc);
+  const Tensor w = weights.to(float64).cpu();
+  const double most = std::numeric_limits<double>::infinity();
+  if (!((w >= 0) & (w < most)).all().item<bool>())
+    fail(at, {"a weight is negative, infinite or NaN"});
+  const Tensor possible = (w > 0).sum({-1}, {.keepdim = true});
+  const std::int64_t needed =
+      options.replacement ? std::min<std::int64_t>(count, 1) : std::int64_t{count};
+  if (count < 0 || !(possible >= needed).all().item<bool>())
+    fail(at, {"there are not ", count, " different indices with a weight above 0"},
+         {"write {.replacement = true}"});
+  Tensor y;
+  if (options.replacement) {  // as many as the weights up to whose sum a random number exceeds
+    const Tensor sums = w.cumsum(-1);
+    Shape shape = w.shape();
+    shape[-1] = count;
+    const Tensor drawn = rand(shape, {.dtype = float64}) * sums.slice(-1, w.size(-1) - 1);
+    y = (sums.unsqueeze(-2) <= drawn.unsqueeze(-1)).sum(-1).clamp({.max = w.size(-1) - 1});
+  } else {  // each waits for a random time; those with more weight tend to come first
+    const Tensor times = -(-rand(w.shape(), {.dtype = float64})).log1p() / w;
+    y = times.topk(count, -1, {.largest = false}).indices;
+  }
+  return y.to(weights.device());
+}
+
+inline const Tensor& Tensor::uniform_(double from, double to, Loc loc) const {
+  const At at{"uniform_", loc};
+  check_floats(*this, at);
+  if (!(from <= to)) fail(at, {"there is nothing from ", from, " to ", to});
+  return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
+    y = fresh(shape(), dtype());
+    fill_uniform(y.elements(), default_generator, from, to);
+    y = y.to(device());
+  });
+}
+inline const Tensor& Tensor::normal_(double mean, double std, Loc loc) const {
+  const At at{"normal_", loc};
+  check_floats(*this, at);
+  if (!(std >= 0)) fail(at, {"the standard deviation is negative: ", std});
+  return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
+    y = fresh(shape(), dtype());
+    fill_normal(y.elements(), default_generator, mean, std);
+    y = y.to(device());
+  });
+}
+
+// In training each element becomes 0 with the probability p, and the others grow to make up for it.
+inline Tensor dropout(const Tensor& x, double p, bool training, Loc loc) {
+  const At at{"dropout", loc};
+  check_floats(x, at);
+  if (!(p >= 0 && p <= 1)) fail(at, {"the probability is ", p, ", it has to be between 0 and 1"});
+  if (!training || p == 0) return x;
+  const Composed whole("dropout", loc);
+  const TensorOptions options{.dtype = boolean, .device = x.device()};
+  Tensor keep = begin_numbers("dropout", x.shape(), boolean, options, loc);
+  fill_bernoulli(keep.elements(), default_generator, 1 - p);
+  keep = end_tensor(std::move(keep), options, loc);
+  const Tensor kept = where(keep, x, 0);
+  return p == 1 ? kept : kept * (1 / (1 - p));
 }
 
 // ================================================================================================

@@ -151,6 +151,15 @@ TEST_CASE("B030: cross_entropy of logits of +-2000 stays finite and exact") {
   CHECK(gradient_of(x2) == Values{0, 0, 0});
 }
 
+TEST_CASE("B031: the binary loss of large logits of both signs") {
+  const Tensor x = leaf({-150., 150., 0., 150., -150.});
+  const Tensor target = tensor({0., 1., 0.25, 0., 1.});
+  const Tensor y = binary_cross_entropy_with_logits(x, target, {.reduction = "none"});
+  y.sum().backward();
+  CHECK(difference(y.detach(), tensor({0., 0., 0.6931472, 150., 150.}), 1e-6) == "");
+  CHECK(difference(x.grad(), tensor({0., 0., 0.25, 1., -1.}), 1e-6, 1e-30) == "");
+}
+
 TEST_CASE("B033: sigmoid and tanh saturate without NaN") {
   const Tensor x = leaf({-200., 200., 0.}), x2 = leaf({-60., 60., 0.});
   const Tensor a = sigmoid(x), b = tanh(x2);
@@ -556,6 +565,110 @@ TEST_CASE("B119: products of transposed operands have the values of dense ones")
   CHECK(difference(a.t().matmul(b), a.t().contiguous().matmul(b), 1e-4) == "");
   CHECK(difference(a.matmul(b.t()), a.matmul(b.t().contiguous()), 1e-4) == "");
   CHECK(difference(a.t().matmul(b.t()), a.t().contiguous().matmul(b.t().contiguous()), 1e-4) == "");
+}
+
+// ---- Layers -------------------------------------------------------------------------------------
+
+TEST_CASE("B122: rows and columns that a stride leaves out have the gradient 0") {
+  const Tensor x = arange(1., 37.).reshape({1, 1, 6, 6}).detach().requires_grad_();
+  const Tensor w = leaf({{{{1., 0., -1.}, {2., 0., -2.}, {1., 0., -1.}}}}), b = leaf({0.5});
+  const Tensor y = conv2d(x, w, b, {.stride = 2});
+  y.sum().backward();
+  CHECK(values(y) == Values{-7.5, -7.5, -7.5, -7.5});
+  CHECK(gradient_of(x) == Values{1, 0, 0, 0, -1, 0, 2, 0, 0, 0, -2, 0, 2, 0, 0, 0, -2, 0,
+                                 2, 0, 0, 0, -2, 0, 1, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0,  0});
+  CHECK(gradient_of(w) == Values{32, 36, 40, 56, 60, 64, 80, 84, 88});
+  CHECK(gradient_of(b) == Values{4});
+}
+
+TEST_CASE("B124: a kernel that is larger than the padded image is refused") {
+  const Tensor a = zeros({1, 1, 3, 3}), k = zeros({1, 1, 4, 4});
+  CHECK(refused([&] { return conv2d(a, k); }));
+  CHECK(refused([&] { return conv2d(k, a, {.dilation = 2}); }));
+  CHECK(conv2d(a, k, {.padding = 1}).shape() == Shape(1, 1, 2, 2));
+}
+
+TEST_CASE("B125: padding is never the largest") {
+  const Tensor x = leaf({{{{-5., -3.}, {-8., -4.}}}});
+  const Tensor y = max_pool2d(x, 3, {.stride = 1, .padding = 1});
+  y.sum().backward();
+  CHECK(values(y) == Values{-3, -3, -3, -3});
+  CHECK(gradient_of(x) == Values{0, 4, 0, 0});
+}
+
+TEST_CASE("B129: a window of nothing but padding is refused, and padding counts in a mean") {
+  const Tensor x = tensor({{{{1., 2.}, {3., 4.}}}});
+  CHECK(refused([&] { return max_pool2d(x, 3, {.stride = 1, .padding = 2}); }));
+  CHECK(values(avg_pool2d(x, 2, {.stride = 1, .padding = 1})) ==
+        Values{0.25, 0.75, 0.5, 1, 2.5, 1.5, 0.75, 1.75, 1});
+}
+
+TEST_CASE("B130: a batch is divided by its biased deviation, and the unbiased one is kept") {
+  const Tensor x = leaf({{{{1.}, {3.}}}, {{{5.}, {11.}}}}),
+               up = tensor({{{{1.}, {0.}}}, {{{0.}, {2.}}}});
+  const Tensor w = leaf({1.}), b = leaf({0.}), mean = zeros({1}), var = ones({1});
+  const Tensor y = batch_norm(x, mean, var, w, b, {.training = true});
+  (y * up).sum().backward();
+  const Tensor flat = y.detach().flatten();
+  CHECK(difference(flat, tensor({-1.0690446, -0.5345223, 0., 1.6035669}), 1e-4, 1e-6) == "");
+  CHECK(difference(x.grad().flatten(), tensor({0.21953584, -0.12408558, -0.20044586, 0.10499561}),
+                   1e-4) == "");
+  CHECK(difference(w.grad(), tensor({2.138089}), 1e-4) == "");
+  CHECK(gradient_of(b) == Values{3});
+  CHECK(difference(mean, tensor({0.5}), 1e-4) == "");
+  CHECK(difference(var, tensor({2.7666667}), 1e-4) == "");
+}
+
+TEST_CASE("B133: a batch of nothing gives parameters the gradient 0") {
+  const Tensor w = zeros({4, 3}, {.requires_grad = true}), b = zeros({4}, {.requires_grad = true});
+  const Tensor kernel = zeros({4, 3, 3, 3}, {.requires_grad = true});
+  const Tensor y = linear(zeros({0, 3}), w, b), z = conv2d(zeros({0, 3, 5, 5}), kernel);
+  (y.sum() + z.sum()).backward();
+  CHECK(y.shape() == Shape(0, 4));
+  CHECK(z.shape() == Shape(0, 4, 3, 3));
+  for (const Tensor& parameter : {w, b, kernel})
+    CHECK(difference(parameter.grad(), zeros_like(parameter.detach())) == "");
+}
+
+TEST_CASE("B134: rows that are used several times collect their gradients") {
+  const Tensor weight = leaf({{1., 2.}, {3., 4.}, {5., 6.}});
+  const Tensor y = embedding(tensor({{1, 1}, {0, 1}}), weight);
+  (y * tensor({{{1., 2.}, {3., 4.}}, {{5., 6.}, {7., 8.}}})).sum().backward();
+  CHECK(values(y) == Values{3, 4, 3, 4, 1, 2, 3, 4});
+  CHECK(gradient_of(weight) == Values{5, 6, 11, 14, 0, 0});
+}
+
+TEST_CASE("B144: dropout scales what it keeps, and p is a probability") {
+  const Tensor x = full({1000}, 3.0, {.requires_grad = true});
+  const Tensor y = dropout(x, 0.25);
+  y.sum().backward();
+  const Tensor kept = y.detach() != 0;
+  CHECK(difference(y.detach(), where(kept, full({1000}, 4.0), 0), 1e-6) == "");
+  CHECK(difference(x.grad(), where(kept, full({1000}, 4. / 3), 0), 1e-6) == "");
+  CHECK(kept.sum().item() > 700);
+  CHECK(kept.sum().item() < 800);
+  const Tensor z = leaf({1., 2.});
+  dropout(z, 1).sum().backward();
+  CHECK(values(dropout(z, 1)) == Values{0, 0});
+  CHECK(gradient_of(z) == Values{0, 0});
+  CHECK(values(dropout(z, 0.5, false)) == Values{1, 2});
+  CHECK(refused([&] { return dropout(z, 1.5); }));
+  CHECK(refused([&] { return dropout(z, -0.1); }));
+}
+
+TEST_CASE("B146: a query that may look at nothing leaves the gradients of the others alone") {
+  const Tensor q = leaf({{1., 0.}, {2., -1.}}), k = leaf({{1., 0.}, {0., 1.}});
+  const Tensor v = leaf({{1., 2.}, {3., 4.}}), mask = tensor({{true, true}, {false, false}});
+  const Tensor y = scaled_dot_product_attention(q, k, v, {.attn_mask = mask});
+  y[0].sum().backward();
+  CHECK(difference(y[0].detach(), tensor({1.6604769, 2.660477}), 1e-5) == "");
+  CHECK(values(y[1]) == Values{0, 0});
+  const auto same = [](const Tensor& got, const Tensor& want) {
+    return difference(got, want, 1e-5, 1e-7);
+  };
+  CHECK(same(k.grad(), tensor({{-0.62559444, 0.}, {0.62559444, 0.}})) == "");
+  CHECK(same(v.grad(), tensor({{0.66976154, 0.66976154}, {0.33023846, 0.33023846}})) == "");
+  CHECK(same(q.grad(), tensor({{-0.62559444, 0.62559444}, {0., 0.}})) == "");
 }
 
 TEST_CASE("B136: ignored rows count neither in the mean nor in the gradient") {

@@ -492,6 +492,142 @@ TEST_CASE("a gradient set by hand has to fit") {
 
 // ---- Losses and random numbers ------------------------------------------------------------------
 
+TEST_CASE("losses say what does not fit") {
+  const Tensor x = full({2, 3}, 0.5), row = full({3}, 0.5);
+  CHECK(error_of([&] { return binary_cross_entropy(x, row); }) ==
+        "binary_cross_entropy: the shapes [2, 3] and [3] differ at HERE.");
+  CHECK(error_of([&] { return binary_cross_entropy(x + 1, x); }) ==
+        "binary_cross_entropy: an element of the input is not a probability between 0 and 1 at "
+        "HERE. Hint: write binary_cross_entropy_with_logits, which takes any number");
+  CHECK(error_of([&] { return binary_cross_entropy_with_logits(x, row); }) ==
+        "binary_cross_entropy_with_logits: the shapes [2, 3] and [3] differ at HERE.");
+  CHECK(error_of([&] { return huber_loss(x, x, {.delta = 0}); }) ==
+        "huber_loss: delta is 0, it has to be positive at HERE.");
+  CHECK(error_of([&] { return smooth_l1_loss(x, x, {.beta = -1}); }) ==
+        "smooth_l1_loss: beta is negative: -1 at HERE.");
+  CHECK(error_of([&] { return l1_loss(x, x, {.reduction = "all"}); }).find("l1_loss: reduction") ==
+        0);
+  CHECK(error_of([&] {
+          return nll_loss(x, tensor({0, 3}));
+        }) == "nll_loss: index 3 is out of range for size 3 at HERE.");
+  CHECK(error_of([&] { return nll_loss(x, row); }).find("nll_loss: the target is float32") == 0);
+  CHECK(error_of([&] {
+          return nll_loss(x, tensor({0, 1}), {.weight = x});
+        }) == "nll_loss: the weight has shape [2, 3], and there are 3 classes at HERE.");
+  CHECK(error_of([&] {
+          return cross_entropy(x, tensor({0, 1}), {.label_smoothing = 2});
+        }) == "cross_entropy: label_smoothing is 2, it has to be between 0 and 1 at HERE.");
+}
+
+TEST_CASE("layers say what does not fit") {
+  const Tensor x = zeros({2, 3}), image = zeros({1, 2, 3, 3}), kernel = zeros({4, 2, 2, 2});
+  CHECK(
+      error_of([&] {
+        return linear(x, zeros({3, 4}));
+      }) ==
+      "linear: the input [2, 3] and the weight [3, 4] do not fit at HERE. Hint: [.., in] goes with "
+      "a weight [out, in]");
+  CHECK(error_of([&] {
+          return linear(x, zeros({4, 3}), zeros({3}));
+        }) == "linear: the bias [3] and the weight [4, 3] do not fit at HERE.");
+  CHECK(error_of([&] {
+          return one_hot(tensor({1., 2.}));
+        }) == "one_hot: the index is float32, not int64 at HERE.");
+  CHECK(error_of([&] { return one_hot(tensor({3}), 3); }) ==
+        "one_hot: index 3 is out of range for size 3 at HERE.");
+  CHECK(
+      error_of([&] { return one_hot(zeros({0}, {.dtype = int64})); }) ==
+      "one_hot: an empty index does not tell how many classes there are at HERE. Hint: name their "
+      "number");
+  CHECK(error_of([&] { return embedding(tensor({2}), x); }) ==
+        "embedding: index 2 is out of range for size 2 at HERE.");
+  CHECK(error_of([&] { return embedding(tensor({0}), zeros({2})); }) ==
+        "embedding: the weight has shape [2], and not two axes at HERE.");
+  CHECK(error_of([&] { return layer_norm(x, {2}); }) ==
+        "layer_norm: the last axes of [2, 3] are not [2] at HERE.");
+  CHECK(error_of([&] { return layer_norm(x, {3}, zeros({2})); }) ==
+        "layer_norm: a parameter has shape [2] instead of [3] at HERE.");
+  CHECK(
+      error_of([&] { return group_norm(x, 2); }) ==
+      "group_norm: the channels of [2, 3] do not make 2 groups at HERE. Hint: the input is [N, C, "
+      "...]");
+  CHECK(error_of([&] { return batch_norm(x, zeros({2}), zeros({3})); }) ==
+        "batch_norm: a parameter has shape [2], and there are 3 channels at HERE.");
+  CHECK(error_of([&] { return batch_norm(x, Tensor(), Tensor()); }) ==
+        "batch_norm: there is no running mean or variance at HERE. Hint: write {.training = true}");
+  CHECK(error_of([&] {
+          return batch_norm(zeros({1, 3}), Tensor(), Tensor(), {}, {}, {.training = true});
+        }) == "batch_norm: one value per channel has no variance to train with: [1, 3] at HERE.");
+  CHECK(error_of([&] {
+          return conv2d(image, zeros({4, 3, 2, 2}));
+        }) ==
+        "conv2d: the channels of the input [1, 2, 3, 3] and of the weight [4, 3, 2, 2] do not fit, "
+        "with 1 groups at HERE. Hint: they are [N, C, H, W] and [O, C / groups, h, w]");
+  CHECK(error_of([&] { return conv2d(x, kernel); }).find("need 4 axes") != std::string::npos);
+  CHECK(error_of([&] { return conv1d(x, kernel); }).find("need 3 axes") != std::string::npos);
+  CHECK(error_of([&] { return conv2d(image, kernel, zeros({2})); }) ==
+        "conv2d: the bias [2] and the weight [4, 2, 2, 2] do not fit at HERE.");
+  CHECK(
+      error_of([&] {
+        return conv2d(image, zeros({4, 2, 4, 4}));
+      }) ==
+      "conv2d: the kernel reaches over [4, 4], and the padded input is [3, 3] at HERE. Hint: give "
+      "it more padding");
+  CHECK(
+      error_of([&] { return conv2d(image, kernel, {.stride = -1}); }) ==
+      "conv2d: the kernel [2, 2], the stride [-1, -1] and the dilation [1, 1] have to be positive "
+      "at HERE.");
+  CHECK(error_of([&] { return conv2d(image, kernel, {.padding = -1}); }) ==
+        "conv2d: the padding is negative: [-1, -1] at HERE.");
+  CHECK(error_of([&] { return max_pool2d(image, 3, {.padding = 2}); }) ==
+        "max_pool2d: the padding [2, 2] is more than half of the kernel [3, 3] at HERE.");
+  CHECK(error_of([&] { return avg_pool2d(x, 2); }) ==
+        "avg_pool2d: the input has shape [2, 3] at HERE. Hint: it is [N, C, H, W] or [C, H, W]");
+  CHECK(error_of([&] { return adaptive_avg_pool2d(image, 0); }) ==
+        "adaptive_avg_pool2d: the size [0, 0] has to be positive at HERE.");
+  CHECK(error_of([&] {
+          return scaled_dot_product_attention(x, x, image);
+        }).find("scaled_dot_product_attention: the shapes [2, 3], [2, 3] and [1, 2, 3, 3]") == 0);
+  CHECK(
+      error_of([&] {
+        return scaled_dot_product_attention(x, x, x, {.attn_mask = x, .is_causal = true});
+      }) ==
+      "scaled_dot_product_attention: is_causal and attn_mask are given together at HERE. Hint: put "
+      "one into the other");
+}
+
+TEST_CASE("random operations say what is no probability") {
+  const Tensor x = tensor({0.5, -1.});
+  CHECK(error_of([&] { return dropout(x, 1.5); }) ==
+        "dropout: the probability is 1.5, it has to be between 0 and 1 at HERE.");
+  CHECK(error_of([&] { return bernoulli(x); }) ==
+        "bernoulli: a probability is not between 0 and 1 at HERE.");
+  CHECK(error_of([&] { return multinomial(x, 1); }) ==
+        "multinomial: a weight is negative, infinite or NaN at HERE.");
+  CHECK(error_of([&] {
+          return multinomial(tensor({1., 0.}), 2);
+        }) ==
+        "multinomial: there are not 2 different indices with a weight above 0 at HERE. Hint: write "
+        "{.replacement = true}");
+  CHECK(error_of([&] { return multinomial(tensor(1.0), 1); }) ==
+        "multinomial: the weights have shape [] at HERE. Hint: they are [n] or [m, n]");
+  CHECK(error_of([&] { return x.uniform_(2, 1); }) ==
+        "uniform_: there is nothing from 2 to 1 at HERE.");
+  CHECK(error_of([&] { return x.normal_(0, -1); }) ==
+        "normal_: the standard deviation is negative: -1 at HERE.");
+  CHECK(error_of([&] { return tensor({1, 2}).normal_(); }).find("normal_: it takes floats") == 0);
+  CHECK(error_of([&] {
+          return tensor({1, 2}).clamp_(0.5, 1);
+        }) ==
+        "clamp_: a float32 result can't be written into int64 at HERE. Hint: convert first: x = "
+        "x.to(float32)");
+  CHECK(error_of([&] {
+          return x.masked_fill_(zeros({3, 2}) > 0, 1);
+        }) == "masked_fill_: the result [3, 2] does not fit into [2] at HERE.");
+  CHECK(error_of([&] { return leaf({1.}).clamp_(0, 1); }).find("clamp_: a leaf that requires") ==
+        0);
+}
+
 TEST_CASE("cross_entropy says which shapes and classes go together") {
   const Tensor logits = zeros({2, 3});
   CHECK(error_of([&] {

@@ -323,6 +323,40 @@ const std::vector<Row>& table() {
        [](const In& in) { return cross_entropy(in[0], tensor({-100, 1}), {.reduction = "sum"}); },
        {{{2, 3}}}},
       {"cross_entropy", [](const In& in) { return cross_entropy(in[0], tensor(1)); }, {{{3}}}},
+      {"binary_cross_entropy", [](const In& in) { return binary_cross_entropy(in[0], in[1].abs().clamp(0, 1), {.reduction = "none"}); }, {{{2, 3}, {2, 3}}}, 0.1, 0.6},
+      {"where", [](const In& in) { return huber_loss(in[0], in[1], {.delta = 0.7}); }, {{{2, 3}, {2, 3}}}},
+      {"where", [](const In& in) { return smooth_l1_loss(in[0], in[1], {.reduction = "none", .beta = 0.7}); }, {{{2, 3}, {2, 3}}}},
+      {"abs", [](const In& in) { return l1_loss(in[0], in[1]); }, {{{2, 3}, {2, 3}}}},
+      {"logsigmoid", [](const In& in) { return binary_cross_entropy_with_logits(in[0], in[1], {.pos_weight = tensor(2.5)}); }, {{{2, 3}, {2, 3}}}},
+      {"log", [](const In& in) { return kl_div(in[0], in[1], {.reduction = "batchmean"}) + kl_div(in[1], in[0], {.log_target = true}); }, {{{2, 3}, {2, 3}}}, 0.2, 0.8},
+      {"gather",
+       [](const In& in) {
+         return cross_entropy(in[0], tensor({{1, 0, -100}, {0, 1, 1}}),
+                              {.weight = tensor({0.5, 2.}), .label_smoothing = 0.2});
+       },
+       {{{2, 2, 3}}}},
+      {"log_softmax", [](const In& in) { return cross_entropy(in[0], in[1], {.label_smoothing = 0.1}); }, {{{2, 3}, {2, 3}}}},
+      {"gather", [](const In& in) { return nll_loss(in[0], tensor({2, 0}), {.reduction = "sum"}); }, {{{2, 3}}}},
+      {"matmul", [](const In& in) { return linear(in[0], in[1], in[2]); }, {{{2, 3}, {4, 3}, {4}}, {{3}, {4, 3}, {4}}, {{0, 3}, {4, 3}, {4}}}},
+      {"gather", [](const In& in) { return embedding(tensor({{1, 1}, {0, 1}}), in[0]); }, {{{3, 2}}}},
+      {"rsqrt", [](const In& in) { return layer_norm(in[0], {2, 3}, in[1], in[2]); }, {{{2, 2, 3}, {2, 3}, {2, 3}}}},
+      {"rsqrt", [](const In& in) { return group_norm(in[0], 2, in[1], in[2]); }, {{{2, 4, 2}, {4}, {4}}}},
+      {"rsqrt", [](const In& in) { return batch_norm(in[0], Tensor(), Tensor(), in[1], in[2], {.training = true}); }, {{{3, 2, 2}, {2}, {2}}}},
+      {"rsqrt", [](const In& in) { return batch_norm(in[0], zeros({2}), ones({2}), in[1]); }, {{{3, 2}, {2}}}},
+      {"matmul", [](const In& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = true}); }, {{{2, 3}, {4, 3}, {4, 2}}, {{2, 2, 3}, {2, 2, 3}, {2, 2, 1}}}},
+      {"matmul",
+       [](const In& in) {
+         return scaled_dot_product_attention(
+             in[0], in[1], in[2],
+             {.attn_mask = tensor({{true, false, true}, {false, false, false}}), .scale = 0.7});
+       },
+       {{{2, 3}, {3, 3}, {3, 2}}}},
+      {"unfold", [](const In& in) { return conv2d(in[0], in[1], in[2], {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2}); }, {{{2, 2, 4, 4}, {4, 1, 3, 2}, {4}}}},
+      {"unfold", [](const In& in) { return conv1d(in[0], in[1], in[2], {.stride = 2, .padding = 1}); }, {{{2, 2, 5}, {3, 2, 3}, {3}}}},
+      {"unfold", [](const In& in) { return max_pool2d(in[0], 2, {.stride = 1, .padding = 1}); }, {{{1, 2, 3, 3}}}},
+      {"unfold", [](const In& in) { return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1}) + avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false}); }, {{{1, 2, 4, 3}}}},
+      {"mean", [](const In& in) { return adaptive_avg_pool2d(in[0], {2, 3}); }, {{{1, 2, 5, 4}}}},
+      {"clamp_min", [](const In& in) { return (in[0] * 1).clamp_(-0.5, 0.5) * (in[0] * 2).masked_fill_(tensor({true, false, true}), 3); }, {{{2, 3}}}},
   };
   return rows;
 }

@@ -406,4 +406,47 @@ TEST_CASE("a tensor written with a product of itself frees its nodes, and backwa
   CHECK(live_nodes() == 0);
 }
 
+// ---- Bounds, masks and random numbers -----------------------------------------------------------
+
+TEST_CASE("clamp_ and masked_fill_ are part of the graph, on the whole and on a view") {
+  const Tensor x = leaf({-2., 0.5, 3.});
+  const Tensor y = x * 1;
+  y.clamp_(-1, 1);
+  CHECK(values(y) == Values{-1, 0.5, 1});
+  y.slice(0, 1).masked_fill_(y.slice(0, 1) == 1, 7);
+  CHECK(values(y) == Values{-1, 0.5, 7});
+  y.sum().backward();
+  CHECK(values(x.grad()) == Values{0, 1, 0});
+}
+
+TEST_CASE("clamp_ and masked_fill_ write where nothing is recorded, and count their writes") {
+  const Tensor x = tensor({{1., 5.}, {-3., 2.}}), row = x[1];
+  x.t().clamp_({.max = 2});
+  CHECK(values(x) == Values{1, 2, -3, 2});
+  CHECK(x.version() == 1);
+  row.masked_fill_(tensor({true, false}), 4);
+  CHECK(values(x) == Values{1, 2, 4, 2});
+  x.masked_fill_(x > 3, tensor(0.5));
+  CHECK(values(x) == Values{1, 2, 0.5, 2});
+  const Tensor n = tensor({1, 5});
+  CHECK(n.clamp_(2, 3).to_vector<int>() == std::vector<int>{2, 3});
+}
+
+TEST_CASE("random numbers in place have no history, and fill a view in its own order") {
+  manual_seed(3);
+  const Tensor x = leaf({{1., 2.}, {3., 4.}});
+  const Tensor y = x * 2;
+  y.uniform_(5, 6);
+  CHECK(((y >= 5) & (y < 6)).all().item<bool>());
+  CHECK_FALSE(y.requires_grad());
+  manual_seed(4);
+  const Tensor plain = zeros({2, 3}).normal_(1, 2);
+  manual_seed(4);
+  const Tensor turned = zeros({3, 2});
+  turned.t().normal_(1, 2);
+  CHECK(difference(turned.t(), plain) == "");
+  NoGrad guard;
+  CHECK(values(x.normal_(3, 0)) == Values{3, 3, 3, 3});
+}
+
 }  // namespace

@@ -471,6 +471,166 @@ TEST_CASE("an activation is one node, with PyTorch's name") {
     CHECK(y.grad_fn()->input_id(0) == x.id());
 }
 
+TEST_CASE("more losses agree with PyTorch") {
+  const Tensor classes = golden().at("classes").to(int64);
+  const Tensor target = golden().at("target"), probability = golden().at("probability");
+  const Tensor weight = tensor({1., 2., 0.5});
+  for (const char* how : {"mean", "sum", "none"})
+    for (const auto& [name, f] : std::map<std::string, Function>{
+             {"l1", [&](const In& in) { return l1_loss(in[0], target, {.reduction = how}); }},
+             {"huber",
+              [&](const In& in) {
+                return huber_loss(in[0], target, {.reduction = how, .delta = 0.8});
+              }},
+             {"smooth_l1",
+              [&](const In& in) {
+                return smooth_l1_loss(in[0], target, {.reduction = how, .beta = 0.5});
+              }},
+             {"bce_logits",
+              [&](const In& in) {
+                return binary_cross_entropy_with_logits(in[0], probability, {.reduction = how});
+              }},
+             {"bce_logits_weighted",
+              [&](const In& in) {
+                return binary_cross_entropy_with_logits(
+                    in[0], probability,
+                    {.weight = weight, .reduction = how, .pos_weight = tensor({3., 1., 0.1})});
+              }},
+             {"kl", [&](const In& in) { return kl_div(in[0], probability, {.reduction = how}); }},
+             {"kl_log",
+              [&](const In& in) {
+                return kl_div(in[0], target, {.reduction = how, .log_target = true});
+              }},
+             {"nll", [&](const In& in) { return nll_loss(in[0], classes, {.reduction = how}); }},
+             {"nll_weighted",
+              [&](const In& in) {
+                return nll_loss(in[0], classes, {.weight = weight, .reduction = how});
+              }},
+             {"ce_smooth",
+              [&](const In& in) {
+                return cross_entropy(in[0], classes, {.reduction = how, .label_smoothing = 0.2});
+              }},
+             {"ce_smooth_weighted",
+              [&](const In& in) {
+                return cross_entropy(in[0], classes,
+                                     {.weight = weight, .reduction = how, .label_smoothing = 0.2});
+              }},
+             {"ce_probabilities", [&](const In& in) {
+                return cross_entropy(in[0], probability,
+                                     {.weight = weight, .reduction = how, .label_smoothing = 0.2});
+              }}})
+      compare(name + "_" + how, f, {"logits"}, 2e-6, 2e-7);
+  compare(
+      "bce_mean", [](const In& in) { return binary_cross_entropy(in[0], in[1]); },
+      {"likely", "probability"}, 2e-6, 2e-7);
+  compare(
+      "bce_certain",
+      [](const In& in) {
+        return binary_cross_entropy(in[0], tensor({0., 1., 1., 0.}), {.reduction = "none"});
+      },
+      {"certain"}, 1e-6);
+  compare(
+      "kl_batchmean",
+      [&](const In& in) { return kl_div(in[0], probability, {.reduction = "batchmean"}); },
+      {"logits"}, 2e-6, 2e-7);
+  const Tensor many = tensor({{{0, 1}, {2, 1}}, {{-100, 2}, {0, 0}}});
+  compare(
+      "ce_volume",
+      [&](const In& in) { return cross_entropy(in[0], many, {.label_smoothing = 0.1}); },
+      {"volume"}, 2e-6, 1e-7);
+  compare(
+      "nll_volume", [&](const In& in) { return nll_loss(in[0], many, {.weight = weight}); },
+      {"volume"}, 2e-6, 1e-7);
+}
+
+TEST_CASE("layers agree with PyTorch") {
+  const double rtol = 1e-5, atol = 2e-6;  // sums of some hundred float32 products
+  const std::vector<std::string> parts = {"image", "kernels", "offsets"};
+  compare(
+      "conv2d",
+      [](const In& in) {
+        return conv2d(in[0], in[1], in[2],
+                      {.stride = {2, 1}, .padding = {1, 2}, .dilation = {2, 1}, .groups = 2});
+      },
+      parts, rtol, atol);
+  const Tensor image = golden().at("image"), kernels = golden().at("kernels");
+  CHECK(difference(conv2d(image.slice(1, 0, 2), kernels), golden().at("conv2d_plain.y"), rtol,
+                   atol) == "");
+  CHECK(
+      difference(conv1d(image[0].reshape({1, 4, 42}), kernels.select(3, 0), golden().at("offsets"),
+                        {.stride = 2, .padding = 1, .dilation = 2, .groups = 2}),
+                 golden().at("conv1d.y"), rtol, atol) == "");
+  for (const auto& [name, f] : std::map<std::string, Function>{
+           {"max_pool2d",
+            [](const In& in) {
+              return max_pool2d(in[0], {3, 2}, {.stride = {2, 1}, .padding = 1});
+            }},
+           {"max_pool2d_plain", [](const In& in) { return max_pool2d(in[0], 2); }},
+           {"max_pool2d_dilated",
+            [](const In& in) { return max_pool2d(in[0], 2, {.stride = 1, .dilation = 2}); }},
+           {"avg_pool2d",
+            [](const In& in) {
+              return avg_pool2d(in[0], {3, 2}, {.stride = {2, 1}, .padding = 1});
+            }},
+           {"avg_pool2d_inside",
+            [](const In& in) {
+              return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false});
+            }},
+           {"adaptive_avg_pool2d", [](const In& in) {
+              return adaptive_avg_pool2d(in[0], {3, 4});
+            }}})
+    compare(name, f, {"image"}, rtol, atol);
+  const Tensor channel = golden().at("channel");
+  compare(
+      "layer_norm", [](const In& in) { return layer_norm(in[0], {6}, in[1], in[1].detach() + 1); },
+      {"image", "offsets"}, rtol, 2e-5);
+  compare(
+      "group_norm", [](const In& in) { return group_norm(in[0], 2, in[1], in[1].detach() + 1); },
+      {"image", "channel"}, rtol, 2e-5);
+  compare(
+      "batch_norm",
+      [](const In& in) {
+        return batch_norm(in[0], Tensor(), Tensor(), in[1], in[1].detach() + 1, {.training = true});
+      },
+      {"image", "channel"}, rtol, 2e-5);
+  compare(
+      "batch_norm_used",
+      [&](const In& in) {
+        return batch_norm(in[0], channel, channel + 2, in[1], in[1].detach() + 1);
+      },
+      {"image", "channel"}, rtol, 2e-5);
+  const Tensor mean = zeros({4}), var = ones({4});
+  static_cast<void>(
+      batch_norm(image, mean, var, Tensor(), Tensor(), {.training = true, .momentum = 0.3}));
+  CHECK(difference(mean, golden().at("running_mean"), rtol, 1e-7) == "");
+  CHECK(difference(var, golden().at("running_var"), rtol) == "");
+  CHECK(difference(linear(image, kernels.reshape({6, 12}).slice(1, 0, 6), golden().at("offsets")),
+                   golden().at("linear.y"), rtol, atol) == "");
+}
+
+TEST_CASE("class numbers become rows with a one") {
+  CHECK(difference(one_hot(tensor({2, 0})), tensor({{0, 0, 1}, {1, 0, 0}})) == "");
+  CHECK(one_hot(tensor(1), 3).to_vector<int>() == std::vector<int>{0, 1, 0});
+  CHECK(one_hot(zeros({2, 0}, {.dtype = int64}), 4).shape() == Shape(2, 0, 4));
+}
+
+TEST_CASE("layers take images without a batch, and batches without an image") {
+  const Tensor x = rand({3, 5, 5}), w = rand({4, 3, 3, 3});
+  CHECK(difference(conv2d(x, w), conv2d(x.unsqueeze(0), w)[0]) == "");
+  CHECK(max_pool2d(x, 2).shape() == Shape(3, 2, 2));
+  CHECK(conv2d(zeros({0, 3, 5, 5}), w).shape() == Shape(0, 4, 3, 3));
+  CHECK(conv1d(zeros({3, 5}), zeros({2, 3, 2})).shape() == Shape(2, 4));
+}
+
+TEST_CASE("a causal mask is aligned at the top left, and a blind query gets 0") {
+  const Tensor q = rand({2, 3}), k = rand({4, 3}), v = rand({4, 2});
+  const Tensor y = scaled_dot_product_attention(q, k, v, {.is_causal = true});
+  CHECK(difference(y[0], v[0], 1e-6) == "");
+  const Tensor mask = full({2, 4}, -infinity);
+  CHECK(difference(scaled_dot_product_attention(q, k, v, {.attn_mask = mask}), zeros({2, 2})) ==
+        "");
+}
+
 // ---- Picking, placing, and shapes ---------------------------------------------------------------
 
 TEST_CASE("picking, placing and shapes agree with PyTorch") {
@@ -585,6 +745,8 @@ TEST_CASE("places may be of any type, and a mask may be of another shape") {
   CHECK(tensor({1., 2.}).masked_select(tensor({{true, false}, {true, true}})).numel() == 3);
   CHECK(tensor({1., 2.}).masked_select(tensor({false})).shape() == Shape(0));
   CHECK(tensor(5.0).scatter(0, tensor(0), 6).item() == 6);
+  CHECK(ones({2, 2}, {.dtype = boolean}).tril().dtype() == boolean);
+  CHECK(ones({2, 2}, {.dtype = int64}).triu().to_vector<int>() == std::vector<int>{1, 1, 0, 1});
 }
 
 // ---- Zeros --------------------------------------------------------------------------------------

@@ -412,3 +412,28 @@ TEST_CASE("uniform and normal numbers are refused for integers and bools") {
   CHECK_THROWS_AS(uniforms<Integer64>(3, generator), minitensor::Error);
   CHECK_THROWS_AS(normals<bool>(3, generator), minitensor::Error);
 }
+
+TEST_CASE("each element of bernoulli has its own probability") {
+  minitensor::manual_seed(23);
+  const auto p = minitensor::tensor({0., 0.2, 0.7, 1.}).expand({20000, 4});
+  const auto share = minitensor::bernoulli(p).mean({0});
+  CHECK(share[0].item() == 0);
+  CHECK(share[1].item() == Approx(0.2).margin(0.015));
+  CHECK(share[2].item() == Approx(0.7).margin(0.015));
+  CHECK(share[3].item() == 1);
+}
+
+TEST_CASE("indices are drawn as often as their weights say, with and without replacement") {
+  minitensor::manual_seed(24);
+  const auto weights = minitensor::tensor({1., 0., 3., 6.});
+  const auto again = minitensor::multinomial(weights, 60000, {.replacement = true});
+  std::vector<double> counts(4);
+  for (int i : again.to_vector<int>()) ++counts[static_cast<std::size_t>(i)];
+  CHECK(counts[1] == 0);
+  counts.erase(counts.begin() + 1);
+  CHECK(surprise(counts, {6000, 18000, 36000}) < suspicious);
+  const auto once = minitensor::multinomial(weights.expand({20000, 4}), 1);
+  CHECK((once == 3).to(minitensor::float32).mean().item() == Approx(0.6).margin(0.015));
+  const auto all = minitensor::multinomial(weights, 3).to_vector<int>();
+  CHECK(std::set<int>(all.begin(), all.end()) == std::set<int>{0, 2, 3});
+}

@@ -250,3 +250,72 @@ for i, (equation, operands) in enumerate([
 ]):
     write("einsum%d.y" % i, torch.einsum(equation, *operands))
 write("addmm.y", torch.addmm(U.reshape(2, 1), A, B, beta=0.5, alpha=2))
+
+# ---- Losses and layers
+
+def wave(*shape):  # numbers between -1 and 1 that do not repeat
+    n = 1
+    for size in shape:
+        n *= size
+    return torch.sin(torch.arange(n) * 1.7 + n).reshape(shape)
+
+
+target, probability, likely = wave(4, 3) * 2, (wave(4, 3) + 1) / 2, (wave(2, 6).reshape(4, 3) + 1) / 2
+write("target", target)
+write("probability", probability)
+write("likely", likely)
+for reduction in ("mean", "sum", "none"):
+    for name, f in {
+        "l1": lambda a: functional.l1_loss(a, target, reduction=reduction),
+        "huber": lambda a: functional.huber_loss(a, target, reduction=reduction, delta=0.8),
+        "smooth_l1": lambda a: functional.smooth_l1_loss(a, target, reduction=reduction, beta=0.5),
+        "bce_logits": lambda a: functional.binary_cross_entropy_with_logits(a, probability, reduction=reduction),
+        "bce_logits_weighted": lambda a: functional.binary_cross_entropy_with_logits(
+            a, probability, torch.tensor([1, 2, 0.5]), reduction=reduction, pos_weight=torch.tensor([3, 1, 0.1])),
+        "kl": lambda a: functional.kl_div(a, probability, reduction=reduction),
+        "kl_log": lambda a: functional.kl_div(a, target, reduction=reduction, log_target=True),
+        "nll": lambda a: functional.nll_loss(a, classes, reduction=reduction),
+        "nll_weighted": lambda a: functional.nll_loss(a, classes, torch.tensor([1, 2, 0.5]), reduction=reduction),
+        "ce_smooth": lambda a: functional.cross_entropy(a, classes, reduction=reduction, label_smoothing=0.2),
+        "ce_smooth_weighted": lambda a: functional.cross_entropy(
+            a, classes, torch.tensor([1, 2, 0.5]), reduction=reduction, label_smoothing=0.2),
+        "ce_probabilities": lambda a: functional.cross_entropy(
+            a, probability, torch.tensor([1, 2, 0.5]), reduction=reduction, label_smoothing=0.2),
+    }.items():
+        run(name + "_" + reduction, f, logits)
+run("bce_mean", lambda a, b: functional.binary_cross_entropy(a, b), likely, probability)
+certain = torch.tensor([0, 1, 0, 1.0])
+write("certain", certain)
+run("bce_certain", lambda a: functional.binary_cross_entropy(a, torch.tensor([0, 1, 1, 0.0]), reduction="none"), certain)
+run("kl_batchmean", lambda a: functional.kl_div(a, probability, reduction="batchmean"), logits)
+volume = wave(2, 3, 2, 2)
+write("volume", volume)
+many = torch.tensor([[[0, 1], [2, 1]], [[-100, 2], [0, 0]]])
+run("ce_volume", lambda a: functional.cross_entropy(a, many, label_smoothing=0.1), volume)
+run("nll_volume", lambda a: functional.nll_loss(a, many, torch.tensor([1, 2, 0.5])), volume)
+
+image, kernels, offsets = wave(2, 4, 7, 6), wave(6, 2, 3, 2), wave(6)
+write("image", image)
+write("kernels", kernels)
+write("offsets", offsets)
+run("conv2d", lambda a, b, c: functional.conv2d(a, b, c, (2, 1), (1, 2), (2, 1), 2), image, kernels, offsets)
+run("conv2d_plain", lambda a, b: functional.conv2d(a, b), image[:, :2], kernels)
+run("conv1d", lambda a, b, c: functional.conv1d(a, b, c, 2, 1, 2, 2), image[0].reshape(1, 4, 42),
+    kernels[:, :, :, 0].contiguous(), offsets)
+run("max_pool2d", lambda a: functional.max_pool2d(a, (3, 2), (2, 1), 1), image)
+run("max_pool2d_plain", lambda a: functional.max_pool2d(a, 2), image)
+run("max_pool2d_dilated", lambda a: functional.max_pool2d(a, 2, 1, 0, 2), image)
+run("avg_pool2d", lambda a: functional.avg_pool2d(a, (3, 2), (2, 1), 1), image)
+run("avg_pool2d_inside", lambda a: functional.avg_pool2d(a, 3, 2, 1, count_include_pad=False), image)
+run("adaptive_avg_pool2d", lambda a: functional.adaptive_avg_pool2d(a, (3, 4)), image)
+run("layer_norm", lambda a, b, c: functional.layer_norm(a, (6,), b, c), image, offsets, offsets + 1)
+channel = wave(4)
+write("channel", channel)
+run("group_norm", lambda a, b, c: functional.group_norm(a, 2, b, c), image, channel, channel + 1)
+run("batch_norm", lambda a, b, c: functional.batch_norm(a, None, None, b, c, True), image, channel, channel + 1)
+run("batch_norm_used", lambda a, b, c: functional.batch_norm(a, channel, channel + 2, b, c), image, channel, channel + 1)
+running = [torch.zeros(4), torch.ones(4)]
+functional.batch_norm(image, *running, training=True, momentum=0.3)
+write("running_mean", running[0])
+write("running_var", running[1])
+run("linear", functional.linear, image, kernels.reshape(6, 12)[:, :6].contiguous(), offsets)
