@@ -197,6 +197,61 @@ void gradients() {
                    tensor({0.5}, {.dtype = float64, .requires_grad = true})));
 }
 
+void more_operations() {
+  const Tensor x = tensor({{1., 2.}, {3., 4.}}), row = tensor({1., 2.});
+  EXPECT(is(clamp(x, {.min = 2}), {2, 2, 3, 4}));
+  EXPECT(is(x.clamp({.min = 2, .max = 3.5}), {2, 2, 3, 3.5}));
+  EXPECT(is(clamp(x, 2, 3), {2, 2, 3, 3}));
+  EXPECT(is(x.clamp(row, row), {1, 2, 1, 2}));
+  EXPECT(is(div(x, 2, {.rounding = "floor"}), {0, 1, 1, 2}));
+  EXPECT(is(floor_divide(x, row), {1, 1, 3, 2}));
+  EXPECT(is(lerp(row, row + 1, 0.5), {1.5, 2.5}));
+  EXPECT(x.var({.correction = 0}).item() == 1.25);
+  EXPECT(is(x.var(0, {.correction = 0}), {1, 1}));
+  EXPECT(is(x.var({0}, {.correction = 0, .keepdim = true}), {1, 1}));
+  EXPECT(x.std().item() == mt::std(x).item());
+  EXPECT(x.std({.correction = 0}).item() == mt::std(x, {.correction = 0}).item());
+  EXPECT(is(x.norm(1, 0), {4, 6}));
+  EXPECT(x.all() && any(x, {0}).all());
+  EXPECT(is(x.prod(0), {3, 8}));
+  EXPECT(x.argmax().item() == 3);
+  auto [values, indices] = x.sort(1, {.descending = true});
+  EXPECT(is(values, {2, 1, 4, 3}));
+  EXPECT(is(indices, {1, 0, 1, 0}));
+  EXPECT(is(x.topk(1).values, {2, 4}));
+  EXPECT(is(topk(x, 1, 0, {.largest = false}).values, {1, 2}));
+  EXPECT(split(x, 1).size() == 2 && x.split({1, 1}, 1).size() == 2 && x.chunk(2)[0].dim() == 2);
+  for (const Tensor& part : x.unbind()) EXPECT(part.dim() == 1);
+  EXPECT(x.repeat(2, 1).shape() == Shape(4, 2) && x.repeat({1, 2}).shape() == Shape(2, 4));
+  EXPECT(is(x.flip(0), {3, 4, 1, 2}) && is(x.flip({0, 1}), {4, 3, 2, 1}));
+  EXPECT(is(x.roll(1, 0), {3, 4, 1, 2}));
+  EXPECT(pad(x, {1, 0}, 9).shape() == Shape(2, 3));
+  EXPECT(is(x.masked_fill(x > 2, 0), {1, 2, 0, 0}));
+  EXPECT(is(x.masked_fill(x > 2, tensor(0.0)), {1, 2, 0, 0}));
+  EXPECT(is(x.scatter(0, tensor({{1, 0}}), 7), {1, 7, 7, 4}));
+  EXPECT(is(x.index_select(1, tensor({1})), {2, 4}));
+  EXPECT(is(einsum("ij,jk->ik", x, x), {7, 10, 15, 22}));
+  EXPECT(is(einsum("ij->ji", x), {1, 3, 2, 4}));
+  EXPECT(is(einsum("i,ij,j->", {row, x, row}), {27}));
+  EXPECT(is(addmm(row, x, x, {.beta = 0}), {7, 10, 15, 22}));
+  EXPECT(is(x.addmm(x, x), {8, 12, 18, 26}));
+  const Tensor image = zeros({1, 1, 4, 4}), kernel = zeros({2, 1, 2, 2});
+  EXPECT(conv2d(image, kernel, {.stride = 2}).shape() == Shape(1, 2, 2, 2));
+  EXPECT(conv2d(image, kernel, zeros({2}), {.stride = {2, 1}}).shape() == Shape(1, 2, 2, 3));
+  EXPECT(max_pool2d(image, 2).shape() == Shape(1, 1, 2, 2));
+  EXPECT(max_pool2d(image, {2, 4}, {.stride = 1}).shape() == Shape(1, 1, 3, 1));
+  EXPECT(adaptive_avg_pool2d(image, 1).numel() == 1);
+  EXPECT(layer_norm(x, {2}).shape() == x.shape() && layer_norm(x, 2, row, row).dim() == 2);
+  EXPECT(linear(x, x).dim() == 2 && linear(x, x, row).dim() == 2);
+  EXPECT(scaled_dot_product_attention(x, x, x, {.is_causal = true}).shape() == x.shape());
+  EXPECT(cross_entropy(x, tensor({0, 1}), {.label_smoothing = 0.1}).dim() == 0);
+  EXPECT(is(dropout(x, 0.5, false), {1, 2, 3, 4}));
+  Tensor y = zeros({2});
+  y.uniform_().normal_(0, 1).clamp_(-1, 1).masked_fill_(y < 2, 3);
+  EXPECT(is(y, {3, 3}));
+  EXPECT(multinomial(row, 2, {.replacement = true}).numel() == 2);
+}
+
 void learning() {
   const Tensor w = tensor(1.0, {.requires_grad = true});
   const int n = 0;
@@ -263,6 +318,7 @@ int main() {
   views_and_writes();
   handles_in_containers();
   gradients();
+  more_operations();
   learning();
   printed();
   return failures == 0 ? 0 : 1;
