@@ -5241,7 +5241,7 @@ inline Tensor where(const Tensor& condition, const Operand& a, const Operand& b)
   return where(condition, full({}, a.number, {.device = condition.device()}), b.number);
 }
 
-// ---- Between two bounds --------------------------------------------------------------------------
+// ---- Between two bounds -------------------------------------------------------------------------
 //
 // On a bound the gradient still passes, as in PyTorch: an element that training has pushed there
 // can come back. A bound that is a tensor receives the gradients of the elements that it holds.
@@ -8247,7 +8247,7 @@ inline Tensor einsum(const std::string& text, const Tensor& a, const Tensor& b,
   return einsum(text, std::vector<Tensor>{a, b}, loc);
 }
 
-// ---- Losses --------------------------------------------------------------------------------------
+// ---- Losses -------------------------------------------------------------------------------------
 
 struct LossOptions {
   ByName by_name = ByName();

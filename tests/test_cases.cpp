@@ -282,6 +282,8 @@ TEST_CASE("B056: reductions of nothing give the neutral element, extremes are re
   CHECK(refused([&] { return max(x); }));
   CHECK(refused([&] { return min(x); }));
   CHECK(refused([&] { return argmax(x, 0); }));
+  CHECK(refused([&] { return argmax(x); }));
+  CHECK(prod(x).item() == 1);
 }
 
 TEST_CASE("B058: an expanded tensor is not written to") {
@@ -353,9 +355,13 @@ TEST_CASE("B069: the mean of integers is refused, and converts before it sums") 
   CHECK(b.to(float64).mean().item() == 2000000000);
 }
 
-TEST_CASE("B070: a quotient of integers is a float") {
+TEST_CASE("B070: a quotient of integers is a float, unless it is rounded down or cut") {
   const Tensor q = tensor({-7, 7, -7, 7}), d = tensor({2, -2, -2, 2});
   CHECK(difference(q / d, tensor({-3.5, -3.5, 3.5, 3.5})) == "");
+  CHECK(difference(floor_divide(q, d), tensor({-4, -4, 3, 3})) == "");
+  CHECK(difference(div(q, d, {.rounding = "trunc"}), tensor({-3, -3, 3, 3})) == "");
+  CHECK(difference(remainder(q, d), tensor({1, -1, -1, 1})) == "");
+  CHECK(difference(fmod(q, d), tensor({-1, 1, -1, 1})) == "");
 }
 
 TEST_CASE("B071: integers divided by zero are an error, and the program goes on") {
@@ -375,7 +381,7 @@ TEST_CASE("B075: linspace hits integers and its end") {
 
 TEST_CASE("B077: an element that is picked twice receives both gradients") {
   const Tensor x = leaf({1., 2., 3.});
-  const Tensor y = gather(x, 0, tensor({0, 0, 2}));
+  const Tensor y = index_select(x, 0, tensor({0, 0, 2}));
   (y * tensor({10., 20., 30.})).sum().backward();
   CHECK(values(y) == Values{1, 1, 3});
   CHECK(gradient_of(x) == Values{30, 0, 30});
