@@ -6912,6 +6912,7 @@ inline Tensor Tensor::scatter_add(Extent axis, const Tensor& index, const Tensor
 inline Tensor spread(const Tensor& index, Shape shape, int axis, const At& at) {
   if (shape.empty()) fail(at, {"a 0-d tensor has no axis to index"});
   if (index.dim() > 1) fail(at, {"the index has shape ", index.shape(), ", and not one axis"});
+  check_index(index, shape[axis], at);
   shape[axis] = index.numel();
   Shape line = Shape::filled(shape.size(), 1);
   line[axis] = index.numel();

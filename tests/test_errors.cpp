@@ -141,7 +141,7 @@ TEST_CASE("what picks and places says what does not fit") {
   const Tensor x = zeros({2, 3}), row = zeros({3});
   const Tensor one = tensor({{0}}), source = ones({1, 1});
   CHECK(error_of([&] { return x.index_select(0, tensor({2})); }) ==
-        "gather: index 2 is out of range for size 2 at HERE.");
+        "index_select: index 2 is out of range for size 2 at HERE.");
   CHECK(error_of([&] { return x.index_select(0, one); }) ==
         "index_select: the index has shape [1, 1], and not one axis at HERE.");
   CHECK(error_of([&] { return tensor(1.0).index_select(0, tensor({0})); }) ==
