@@ -7951,8 +7951,8 @@ inline Tensor Tensor::isinf(Loc loc) const {
 }
 inline Tensor Tensor::isfinite(Loc loc) const {
   const Composed whole("isfinite", loc);
-  return (*this < std::numeric_limits<double>::infinity()) &
-         (*this > -std::numeric_limits<double>::infinity());
+  return (*this == *this) & (*this != std::numeric_limits<double>::infinity()) &
+         (*this != -std::numeric_limits<double>::infinity());
 }
 // Of numbers everything but 0 counts as true.
 inline Tensor Tensor::logical_and(const Tensor& other, Loc loc) const {

@@ -456,6 +456,8 @@ TEST_CASE("functions of floats take integers and give float32, steps leave integ
   CHECK(difference(clamp(tensor({3, -1}), 0, 2), tensor({2, 0})) == "");
   CHECK(difference(clamp(tensor({3, -1}), {.min = 0.5}), tensor({3., 0.5})) == "");
   CHECK(isfinite(tensor({3})).item<bool>());
+  CHECK(isfinite(tensor({true, false})).all().item<bool>());
+  CHECK_FALSE(isinf(tensor({true, false})).any().item<bool>());
   CHECK(logical_and(tensor({3, 0}), tensor({true, true})).to_vector<int>() ==
         std::vector<int>{1, 0});
 }
