@@ -100,11 +100,6 @@
 #include <utility>
 #include <vector>
 
-#ifdef __FAST_MATH__
-#error \
-    "minitensor needs numbers that round as written, and NaN: write -O3 for -Ofast or -ffast-math"
-#endif
-
 namespace minitensor {
 
 // What counts as a number in a call. Letters do not: 'a' is no size.
@@ -2111,6 +2106,11 @@ inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
 // What an operation does with single numbers: one functor a formula, one place for the processor
 // and the graphics card. A formula that has a meaning for some types only says so in its template
 // head, and the verbs of chapter 7 leave out the others.
+//
+// They count on a machine that rounds as written and knows NaN.
+#ifdef __FAST_MATH__
+#error "minitensor counts on NaN and on rounding as written: write -O3, not -Ofast or -ffast-math"
+#endif
 
 #ifdef __CUDACC__
 #define MINITENSOR_FORMULA __host__ __device__ static inline
