@@ -1068,6 +1068,7 @@ struct Current {
   Observer* observer = nullptr;    // told of everything that happens; null: nobody watches
   Id scope = 0;                    // the innermost open scope
   Loc pinned = Loc::unknown();     // the line of the outermost call that is running
+  const char* composed = nullptr;  // and its name, if it is made of other operations
   Loc last_line = Loc::unknown();  // the last line seen outside the system's headers
   const Sabotage* sabotage = nullptr;
 };
@@ -1111,7 +1112,8 @@ void tell_let_go(const Tensor& tensor);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
-  std::string text = at.op;
+  const char* const op = current.composed ? current.composed : at.op;  // what the student wrote
+  std::string text = op;
   append(text, ": ");
   for (const Word& word : what) word.append_to(text);
   append(text, " at ");
@@ -1119,7 +1121,7 @@ void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor&
   if (hint.size() > 0) append(text, ". Hint: ");
   for (const Word& word : hint) word.append_to(text);
   if (hint.size() == 0) text += ".";
-  if (current.observer) tell_failed(current.observer, at, text);
+  if (current.observer) tell_failed(current.observer, {op, at.loc}, text);
   throw Error(text);
 }
 
@@ -3688,12 +3690,17 @@ inline Tensor titled(const char* title, Tensor y) {
   return y;
 }
 
-// An operation that is made of others: all of them carry its caller's line.
+// An operation that is made of others: all of them carry its caller's line, and its name in errors.
 class Composed : Scope {
  public:
-  Composed(const char* name, Loc loc) : Scope(name, true, loc), pin_(loc) {}
+  Composed(const char* name, Loc loc)
+      : Scope(name, true, loc), before_(current.composed), pin_(loc) {
+    if (!before_) current.composed = name;
+  }
+  ~Composed() { current.composed = before_; }
 
  private:
+  const char* before_;
   Pin pin_;
 };
 
@@ -4522,11 +4529,11 @@ struct Div : Elementwise {
   static constexpr Facts facts = {.name = "div",
                                   .symbol = "÷",
                                   .formula = "a / b",
-                                  .derivatives = {"dy / b", "-dy * a / (b * b)"},
+                                  .derivatives = {"dy / b", "-dy * (a / b) / b"},
                                   .node = "DivBackward0"};
   void backward() {
     if (wants(0)) give(0, dy / b());
-    if (wants(1)) give(1, -dy * a() / (b() * b()));
+    if (wants(1)) give(1, -dy * (a() / b()) / b());  // b * b could be too small, or too large
   }
 };
 struct DivNumber : Elementwise {
@@ -4547,10 +4554,10 @@ struct NumberDiv : Elementwise {
   static constexpr Facts facts = {.name = "number_div",
                                   .symbol = "n÷",
                                   .formula = "n / a",
-                                  .derivatives = {"-dy * n / (a * a)"},
+                                  .derivatives = {"-dy * (n / a) / a"},
                                   .attributes = "n",
                                   .node = "MulBackward0"};
-  void backward() { give(0, -dy * n() / (a() * a())); }
+  void backward() { give(0, -dy * (n() / a()) / a()); }
 };
 }  // namespace rule
 
@@ -4746,14 +4753,14 @@ struct Sigmoid : Elementwise {
                                   .node = "SigmoidBackward0"};
   void backward() { give(0, dy * y() * (1 - y())); }
 };
-// A NaN stays one, here and in the gradient: hiding it would hide the mistake that made it.
+// A NaN stays one, and lets the gradient pass: hiding it would hide the mistake that made it.
 struct Relu : Elementwise {
   using Formula = formula::Relu;
   static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "relu",
                                   .symbol = "relu",
                                   .formula = "max(a, 0)",
-                                  .derivatives = {"dy if y > 0 else 0"},
+                                  .derivatives = {"0 if y <= 0 else dy"},
                                   .node = "ReluBackward0"};
   void backward() { give(0, where(y() <= 0, 0, dy)); }
 };
@@ -5410,9 +5417,9 @@ inline Tensor atan2(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
   return a.atan2(b, loc);
 }
 
-// An operand as a tensor: a number becomes one without axes.
-inline Tensor as_tensor(const Operand& x, Device device) {
-  return x.tensor ? *x.tensor : full({}, x.number, {.device = device});
+// An operand as a tensor: a number becomes one without axes, of this dtype.
+inline Tensor as_tensor(const Operand& x, DType dtype, Device device) {
+  return x.tensor ? *x.tensor : full({}, x.number, {.dtype = dtype, .device = device});
 }
 
 // Floats divided by 0 are infinite or NaN; integers have nothing of the kind.
@@ -5420,7 +5427,8 @@ inline Tensor divided(const Elementary& op, const Tensor& a, const Operand& divi
   const At at = op.at(divisor.loc);
   check_together(at, {&a});
   const Pin pin(divisor.loc);
-  const Tensor b = as_tensor(divisor, a.device());
+  const DType dtype = divisor.tensor ? a.dtype() : promote(a, divisor.number);
+  const Tensor b = as_tensor(divisor, dtype, a.device());
   check_together(at, {&a, &b});
   if (!is_floating(promote(a, b))) {
     const Quiet quiet;
@@ -6336,8 +6344,8 @@ inline Tensor Tensor::slice(Extent axis, Extent start, std::optional<std::int64_
   const std::int64_t from = inside(start), to = std::max(from, inside(stop.value_or(size)));
   Shape shape = get().shape, strides = get().strides;
   const std::int64_t offset = storage_offset() + (to > from ? from * strides[a] : 0);
-  shape[a] = (to - from + step - 1) / step;
-  strides[a] *= step;
+  shape[a] = to > from ? (to - from - 1) / step + 1 : 0;
+  if (shape[a] > 1) strides[a] *= step;
   return record<rule::Slice>(view_of(*this, shape, strides, offset), {this}, loc,
                              {0, {a, from, to, std::int64_t{step}}});
 }
@@ -6347,7 +6355,7 @@ inline Tensor Tensor::narrow(Extent axis, Extent start, Extent length, Loc loc) 
   check_together(at, {this});
   const std::int64_t size = this->size(axis, loc),
                      from = start < 0 ? start + size : std::int64_t{start};
-  if (length < 0 || from < 0 || from + length > size)
+  if (length < 0 || from < 0 || from > size || length > size - from)
     fail(at, {"start ", start, " and length ", length, " leave the size ", size});
   return slice(axis, from, from + length, 1, loc);
 }
@@ -6537,29 +6545,30 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
   if (pads.size() % 2 || pads.size() > 2 * x.dim())
     fail(at, {pads, " are not pairs for some of the axes of ", x.shape()},
          {"write {left, right, top, bottom}, the last axis first"});
-  if (kind_of(value.dtype()) > kind_of(x.dtype()))
-    fail(at, {"a ", value.dtype(), " value can't be written into ", x.dtype()});
+  const bool truth = value.whole() == 0 || value.whole() == 1;  // 0 and 1 stand for bools
+  if (kind_of(value.dtype()) > kind_of(x.dtype()) && !(truth && value.dtype() == int64))
+    fail(at, {"the value is of type ", value.dtype(), ", the tensor of type ", x.dtype()});
   Shape shape = x.shape();
-  View from = x.elements();
-  std::int64_t start = 0;
   for (int k = 0; 2 * k < pads.size(); ++k) {
-    const int axis = x.dim() - 1 - k;
-    const std::int64_t before = pads[2 * k], after = pads[2 * k + 1];
-    shape[axis] += before + after;
-    if (shape[axis] < 0) fail(at, {pads, " take away more than there is of ", x.shape()});
-    const std::int64_t left = std::max<std::int64_t>(0, -before);
-    const std::int64_t length = from.shape[axis] - left - std::max<std::int64_t>(0, -after);
-    from.shape[axis] = std::max<std::int64_t>(0, length);
-    from.data += left * from.strides[axis] * bytes_of(x.dtype());
+    std::int64_t& size = shape[x.dim() - 1 - k];
+    size += pads[2 * k] + pads[2 * k + 1];
+    if (size < 0) fail(at, {pads, " take away more than there is of ", x.shape()});
   }
   Tensor y = fresh(shape, x.dtype(), x.device());
   fill(y.elements(), value);
-  View to = y.elements();
-  to.shape = from.shape;
-  for (int k = 0; 2 * k < pads.size(); ++k)
-    start += std::max<std::int64_t>(0, pads[2 * k]) * to.strides[x.dim() - 1 - k];
-  to.data += start * bytes_of(x.dtype());
-  if (from.shape.numel() > 0) copy(to, from);
+  {
+    const Unseen inside(loc);
+    Tensor from = x, to = y;  // what stays of x, and where it goes
+    for (int k = 0; 2 * k < pads.size(); ++k) {
+      const int axis = x.dim() - 1 - k;
+      const std::int64_t before = pads[2 * k], after = pads[2 * k + 1];
+      from = from.slice(axis, std::max<std::int64_t>(0, -before),
+                        x.shape()[axis] + std::min<std::int64_t>(0, after));
+      to = to.slice(axis, std::max<std::int64_t>(0, before),
+                    shape[axis] - std::max<std::int64_t>(0, after));
+    }
+    copy(to.elements(), from.elements());
+  }
   return record<rule::Pad>(std::move(y), {&x}, loc, {value.real(), pads});
 }
 inline void rule::Pad::backward() {
@@ -7045,7 +7054,7 @@ inline Tensor Tensor::repeat(Shape times, Loc loc) const {
     joined[axis] *= times[axis];
     y = y.unsqueeze(axis).expand(wide).reshape(joined);
   }
-  return titled("RepeatBackward0", y.id() == id() ? clone() : y.contiguous());
+  return titled("RepeatBackward0", y.shares_storage_with(*this) ? y.clone() : y);
 }
 
 inline Tensor take_along_dim(const Tensor& x, const Tensor& index, Extent axis,
@@ -7322,7 +7331,8 @@ inline Tensor Tensor::logsumexp(Dims axes, ReduceOptions options, Loc loc) const
   Tensor y;
   {
     const Unseen inside(loc);
-    Tensor top = numel() ? amax(over, {.keepdim = true}) : zeros({}, {.dtype = dtype()});
+    Tensor top =
+        numel() ? amax(over, {.keepdim = true}) : zeros({}, {.dtype = dtype(), .device = device()});
     top = where(top.abs() == std::numeric_limits<double>::infinity(), 0, top);
     y = (*this - top).exp().sum(over, {.keepdim = true}).log() + top;
     if (!options.keepdim) y = dropped(y.contiguous(), over);
@@ -7590,14 +7600,34 @@ inline void note_write(const Tensor& x, const char* by, Loc loc) {
   storage.written_at = loc;
 }
 
+// Does some element lie in two places? Not if, from the smallest stride on, each stride steps over
+// all that the smaller ones reach.
+inline bool overlaps_itself(const View& view) {
+  Shape strides, sizes;  // by rising stride
+  for (int axis = 0; axis < view.shape.size(); ++axis) {
+    if (view.shape[axis] == 0) return false;
+    if (view.shape[axis] == 1) continue;
+    const std::int64_t stride = std::abs(view.strides[axis]);
+    int at = 0;
+    while (at < strides.size() && strides[at] < stride) ++at;
+    strides.insert(at, stride);
+    sizes.insert(at, view.shape[axis]);
+  }
+  std::int64_t reach = 0;
+  for (int i = 0; i < strides.size(); ++i) {
+    if (strides[i] <= reach) return true;
+    reach += (sizes[i] - 1) * strides[i];
+  }
+  return false;
+}
+
 inline void check_writable(const Tensor& x, const At& at) {
   const TensorData& r = x.get();
   for (const View* view : {static_cast<const View*>(&r), static_cast<const View*>(r.base.get())})
-    for (int i = 0; view && i < view->shape.size(); ++i)
-      if (view->strides[i] == 0 && view->shape[i] > 1)
-        fail(at,
-             {"several elements of this expanded tensor ", view->shape, " are one place in memory"},
-             {"clone() it first"});
+    if (view && overlaps_itself(*view))
+      fail(at,
+           {"several elements of this expanded tensor ", view->shape, " are one place in memory"},
+           {"clone() it first"});
   if (!current.grad_enabled) return;
   if (r.requires_grad)
     fail(at, {"a leaf that requires grad is written in place, and the graph could not tell"},
@@ -7824,6 +7854,11 @@ inline const Tensor& rewrite(const Tensor& x, const Operand& other, const char* 
 }
 inline const Tensor& Tensor::clamp_(ClampOptions options, Loc loc) const {
   if (!options.min && !options.max) static_cast<void>(clamp(options, loc));  // which says so
+  for (const std::optional<Scalar>& bound :
+       {options.min, options.max})  // before anything is written
+    if (bound && defined() && kind_of(bound->dtype()) > kind_of(dtype()))
+      fail({"clamp_", loc}, {"a ", bound->dtype(), " result can't be written into ", dtype()},
+           {"convert first: x = x.to(", bound->dtype(), ")"});
   if (options.min)
     rewrite(*this, Operand(*options.min, loc), "clamp_",
             [&](Tensor& y) { y = with_number<rule::ClampMin>(*this, *options.min, loc); });
@@ -7877,16 +7912,17 @@ inline Tensor line_like(const TensorData& base, const Tensor& dy) {
   return zeros({extent}, {.dtype = dy.dtype(), .device = dy.device()});
 }
 
+// A place of the base may show in several places of the view, whose gradients add up: so the view's
+// places in the line are written down as numbers, and the gradients scattered to them.
 inline void rule::AsStrided::backward() {
   const Tensor view = saved('v'), base = saved('o');
   const TensorData &window = view.get(), &whole = base.get();
-  Shape once = window.shape;  // an axis that was expanded has one element in memory
-  for (int i = 0; i < once.size(); ++i)
-    if (window.strides[i] == 0) once[i] = 1;
-  const Tensor line = line_like(whole, dy);
-  window_of(line, once, window.strides, window.offset() - whole.offset())
-      .copy_(fold_to(dy, once, {facts.name, Loc::unknown()}));
-  give(0, window_of(line, whole.shape, whole.strides, 0));
+  const std::int64_t extent = line_like(whole, dy).numel();
+  const Tensor line = arange(extent, {.dtype = int64, .device = dy.device()});
+  const Tensor places =
+      window_of(line, window.shape, window.strides, window.offset() - whole.offset());
+  const Tensor sums = scatter_new(dy.reshape({-1}), places.reshape({-1}), {extent}, 0);
+  give(0, window_of(sums, whole.shape, whole.strides, 0));
 }
 
 inline void rule::WriteInto::backward() {
@@ -7912,7 +7948,7 @@ inline void rule::WriteInto::backward() {
 // The largest elements along an axis, as constants. Of nothing it is 0: what is made of it is
 // empty.
 inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
-  if (x.numel() == 0) return zeros({}, {.dtype = x.dtype()});
+  if (x.numel() == 0) return zeros({}, {.dtype = x.dtype(), .device = x.device()});
   return x.detach().amax({axis}, {.keepdim = true});
 }
 
@@ -8418,7 +8454,7 @@ inline Tensor kl_div(const Tensor& input, const Tensor& target, KlDivOptions opt
   if (options.log_target) {
     losses = target.exp() * (target - input);
   } else {  // 0 log(0) is 0
-    const Tensor safe = where(target > 0, target, 1);
+    const Tensor safe = where(target == 0, 1, target);
     losses = target * safe.log() - target * input;
   }
   if (std::string_view(options.reduction) == "batchmean") return losses.sum() / losses.size(0);

@@ -51,10 +51,9 @@ class SecondMachine {
 TEST_CASE("whatever makes a tensor makes it on the device that was asked for") {
   const SecondMachine second;
   const TensorOptions there{.device = cuda};
-  for (const Tensor& x :
-       {tensor({1., 2.}, there), arange(3, there), linspace(0., 1., 3, there), zeros({2}, there),
-        eye(2, there), rand({2}, there), randn({2}, there), randint(0, 5, {2}, there),
-        randperm(4, there)})
+  for (const Tensor& x : {tensor({1., 2.}, there), arange(3, there), linspace(0., 1., 3, there),
+                          zeros({2}, there), eye(2, there), rand({2}, there), randn({2}, there),
+                          randint(0, 5, {2}, there), randperm(4, there)})
     CHECK(x.device() == cuda);
   CHECK(arange(3, there).to_vector() == std::vector<double>{0, 1, 2});
   CHECK(linspace(0., 1., 3, there).to_vector() == std::vector<double>{0, 0.5, 1});

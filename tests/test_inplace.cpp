@@ -124,6 +124,30 @@ TEST_CASE("a part of an expanded tensor refuses to be written, even without its 
   CHECK(values(x) == Values{1, 2});
 }
 
+TEST_CASE("windows that overlap refuse to be written, recorded or not") {
+  const Tensor plain = tensor({1., 2., 3., 4.});
+  CHECK(refused([&] { plain.unfold(0, 3, 1).mul_(2); }));
+  CHECK(values(plain) == Values{1, 2, 3, 4});
+  plain.unfold(0, 2, 2).mul_(2);  // these do not
+  CHECK(values(plain) == Values{2, 4, 6, 8});
+}
+
+TEST_CASE("overlapping windows of a base that was written to give their gradients together") {
+  const Tensor x = leaf({1., 2., 3., 4.});
+  const Tensor y = x * 1;
+  const Tensor v = y.unfold(0, 3, 1);
+  y.mul_(2);
+  v.sum().backward();
+  CHECK(values(x.grad()) ==
+        Values{2, 4, 4, 2});  // each element times the windows it is in, times 2
+}
+
+TEST_CASE("clamp_ writes nothing if one of its bounds does not fit") {
+  const Tensor x = tensor({-1, 5});
+  CHECK(refused([&] { x.clamp_({.min = 0, .max = 1.5}); }));
+  CHECK(values(x) == Values{-1, 5});
+}
+
 TEST_CASE("a number with a fraction is not written into integers") {
   const Tensor x = tensor({1, 2});
   CHECK(error_of([&] { x[0] = 2.5; }) ==

@@ -347,6 +347,14 @@ TEST_CASE("an empty batch of transposed matrices is copied and added") {
   CHECK(x.transpose(1, 2).sum({0}).sum().item() == 0);
 }
 
+TEST_CASE("lengths and steps that no integer can add are refused or cut") {
+  const Tensor x = zeros({4});
+  const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  CHECK(refused([&] { return x.narrow(0, 1, huge); }));
+  CHECK(x.slice(0, 0, 4, huge).shape() == Shape(1));
+  CHECK(x.slice(0, 1, huge).shape() == Shape(3));
+}
+
 TEST_CASE("a range of large integers has as many numbers as it says") {
   const Tensor x = arange(9007199254740993, 9007199254740995);  // 2^53 + 1, no double
   CHECK(x.shape() == Shape(2));
