@@ -1,0 +1,518 @@
+// Files of other programs: NumPy's .npy and .npz, safetensors, and memory shared with NumPy and
+// PyTorch (DLPack). MIT licence.
+#pragma once
+
+// This header stands beside minitensor.hpp and reads from top to bottom as well.
+//
+//     #include "minitensor_files.hpp"
+//     using namespace mt;
+//
+//     save_npy("x.npy", x);                        // np.load("x.npy") in Python
+//     Tensor x = load_npy("x.npy");
+//     save_npz("both.npz", {{"w", w}, {"b", b}});  // np.load("both.npz")["w"]
+//     save_safetensors("both.safetensors", {{"w", w}, {"b", b}});
+//     DLManagedTensor* shared = to_dlpack(x);      // the same memory, no copy
+//
+// A file may come from anywhere, so nothing in it is believed: every length is compared with the
+// bytes that are there before memory is asked for, and what does not add up is one sentence that
+// names the file. A file is read as a whole, which takes its size once more while it is read.
+//
+// Our four dtypes are written as they are. Others are read as the nearest of ours that holds all
+// their values: half precision as float32, small integers as int64.
+//
+// Three packages may be missing. Whatever needs one of them then says so when it is called.
+//   zlib            compressed .npz: compile with -DMINITENSOR_ZLIB and link with -lz
+//   nlohmann-json   safetensors: found by itself
+//   dlpack          to_dlpack and from_dlpack: found by itself
+//
+// Contents
+//   Bytes         a cursor that knows where a file ends
+//   Elements      the number types of files, and ours
+//   Files         read as a whole, replaced as a whole
+//   .npy          one tensor
+//   .npz          several, in a ZIP archive
+//   safetensors   several, with text about them
+//   DLPack        memory shared within one process
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "minitensor.hpp"
+
+#ifndef MINITENSOR_ZLIB
+#define MINITENSOR_ZLIB 0
+#endif
+#ifndef MINITENSOR_JSON
+#if __has_include(<nlohmann/json.hpp>)
+#define MINITENSOR_JSON 1
+#else
+#define MINITENSOR_JSON 0
+#endif
+#endif
+#ifndef MINITENSOR_DLPACK
+#if __has_include(<dlpack/dlpack.h>)
+#define MINITENSOR_DLPACK 1
+#else
+#define MINITENSOR_DLPACK 0
+#endif
+#endif
+
+#if MINITENSOR_ZLIB
+#include <zlib.h>
+#endif
+#if MINITENSOR_JSON
+#include <nlohmann/json.hpp>
+#endif
+#if MINITENSOR_DLPACK
+#include <dlpack/dlpack.h>
+#else
+struct DLManagedTensor;
+#endif
+
+namespace minitensor {
+
+using NamedTensors = std::map<std::string, Tensor>;
+using Metadata = std::map<std::string, std::string>;
+
+namespace files {
+
+static_assert(std::endian::native == std::endian::little,
+              "these files are little-endian, and are written as they lie in memory");
+
+// ---- Bytes --------------------------------------------------------------------------------------
+
+// What is being read, for messages: the file's name, and who reads it.
+struct Source {
+  std::string name;
+  At at;
+};
+
+[[noreturn]] inline void refuse(const Source& source, Words what, Words hint = {}) {
+  std::string text;
+  for (const Word& word : what) word.append_to(text);
+  fail(source.at, {source.name, " ", text}, hint);
+}
+
+// A few characters of what stands in a file, in quotes, so that a sentence stays a sentence.
+inline std::string excerpt(std::string_view text) {
+  std::string shown(text.substr(0, 40));
+  for (char& letter : shown)
+    if (letter < ' ' || letter > '~') letter = '?';
+  return '"' + shown + (text.size() > 40 ? "...\"" : "\"");
+}
+
+// Walks through bytes. Whoever asks for more than there are is told what was being read.
+class Cursor {
+ public:
+  Cursor(std::string_view bytes, const Source& source) : rest_(bytes), source_(source) {}
+  std::string_view take(std::uint64_t count, const char* what) {
+    if (count > rest_.size())
+      refuse(source_, {"ends within ", what, ": it is damaged, or was not copied completely"});
+    const std::string_view taken = rest_.substr(0, static_cast<std::size_t>(count));
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  template <class T>
+  T number(const char* what) {
+    T value;
+    std::memcpy(&value, take(sizeof value, what).data(), sizeof value);
+    return value;
+  }
+  std::string_view rest() const { return rest_; }
+
+ private:
+  std::string_view rest_;
+  const Source& source_;
+};
+
+// The bytes of a number as they stand in a file.
+template <class T>
+void append_bytes(std::string& to, T number) {
+  to.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+// ---- Elements -----------------------------------------------------------------------------------
+
+// IEEE 754-2008, binary16: a sign, 5 bits of exponent with bias 15, 10 bits of fraction.
+inline float half_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16, fraction = bits & 0x3FFu;
+  const int exponent = bits >> 10 & 31;
+  if (exponent == 31)  // infinity, and NaN with its payload
+    return std::bit_cast<float>(sign | 0x7F800000u | fraction << 13);
+  const int whole = static_cast<int>(fraction) + (exponent > 0 ? 1024 : 0);
+  const float size = std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - 25);
+  return sign ? -size : size;
+}
+// bfloat16 is the upper half of a float32.
+inline float bfloat_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+template <class Stored>
+std::int64_t to_int64(Stored number) {
+  return number;
+}
+template <class Stored>
+Stored unchanged(Stored number) {
+  return number;
+}
+inline bool truth(std::uint8_t byte) { return byte != 0; }  // a C++ bool that is 2 would be worse
+
+template <class Stored, auto convert>
+void read_elements(std::byte* to, const char* from, std::int64_t count, bool big_endian) {
+  using T = decltype(convert(Stored{}));
+  for (std::int64_t i = 0; i < count; ++i, from += sizeof(Stored)) {
+    std::array<char, sizeof(Stored)> bytes;
+    std::memcpy(bytes.data(), from, bytes.size());
+    if (big_endian) std::reverse(bytes.begin(), bytes.end());
+    reinterpret_cast<T*>(to)[i] = convert(std::bit_cast<Stored>(bytes));
+  }
+}
+
+// One kind of number: its names in .npy and safetensors, its size there, and what it is here. The
+// first row of each dtype is the one that is written.
+struct Kind {
+  std::string_view npy, safetensors;
+  std::int64_t bytes;
+  DType dtype;
+  void (*read)(std::byte* to, const char* from, std::int64_t count, bool big_endian);
+};
+inline constexpr Kind kinds[] = {
+    {"f4", "F32", 4, float32, read_elements<float, unchanged<float>>},
+    {"f2", "F16", 2, float32, read_elements<std::uint16_t, half_to_float>},
+    {"", "BF16", 2, float32, read_elements<std::uint16_t, bfloat_to_float>},
+    {"f8", "F64", 8, float64, read_elements<double, unchanged<double>>},
+    {"i8", "I64", 8, int64, read_elements<std::int64_t, unchanged<std::int64_t>>},
+    {"i4", "I32", 4, int64, read_elements<std::int32_t, to_int64<std::int32_t>>},
+    {"i2", "I16", 2, int64, read_elements<std::int16_t, to_int64<std::int16_t>>},
+    {"i1", "I8", 1, int64, read_elements<std::int8_t, to_int64<std::int8_t>>},
+    {"u4", "U32", 4, int64, read_elements<std::uint32_t, to_int64<std::uint32_t>>},
+    {"u2", "U16", 2, int64, read_elements<std::uint16_t, to_int64<std::uint16_t>>},
+    {"u1", "U8", 1, int64, read_elements<std::uint8_t, to_int64<std::uint8_t>>},
+    {"b1", "BOOL", 1, boolean, read_elements<std::uint8_t, truth>},
+};
+
+inline const Kind* kind_named(std::string_view Kind::*column, std::string_view name) {
+  for (const Kind& kind : kinds)
+    if (!name.empty() && kind.*column == name) return &kind;
+  return nullptr;
+}
+inline const Kind& kind_of_ours(DType dtype) {
+  return *std::find_if(std::begin(kinds), std::end(kinds),
+                       [&](const Kind& kind) { return kind.dtype == dtype; });
+}
+
+// The bytes that elements of this shape take in a file.
+inline std::uint64_t bytes_for(const Shape& shape, const Kind& kind, const Source& source) {
+  double elements = 1;
+  for (std::int64_t size : shape) elements *= static_cast<double>(std::max<std::int64_t>(size, 1));
+  if (elements > 1e15)
+    refuse(source, {"claims the shape ", shape, ", which has too many elements for any memory"});
+  return static_cast<std::uint64_t>(shape.numel() * kind.bytes);
+}
+
+// The tensor whose elements these bytes are; there are as many as `bytes_for` says.
+inline Tensor tensor_from(std::string_view bytes, const Shape& shape, const Kind& kind,
+                          bool big_endian = false) {
+  Tensor x = fresh(shape, kind.dtype);
+  kind.read(x.elements().data, bytes.data(), x.numel(), big_endian);
+  return x;
+}
+
+// A tensor whose elements lie densely in the processor's memory: x itself if it is one.
+inline Tensor packed(const Tensor& x) {
+  return x.device() == cpu && x.is_contiguous() ? x : dense_copy(x, x.dtype());
+}
+inline std::string_view bytes_of_packed(const Tensor& x) {
+  return {reinterpret_cast<const char*>(x.elements().data),
+          static_cast<std::size_t>(x.numel() * bytes_of(x.dtype()))};
+}
+
+// What is to be saved has to be there.
+inline void check_tensors(const NamedTensors& tensors, const At& at) {
+  for (const auto& [name, x] : tensors)
+    if (!x.defined())
+      fail(at, {"the tensor ", excerpt(name), " is undefined"}, {"ask defined() first"});
+}
+
+// ---- Files --------------------------------------------------------------------------------------
+
+inline std::string read_file(const Source& source) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path path = source.name;
+  if (!fs::exists(path, error))
+    fail(source.at, {"there is no file ", source.name}, {"is the name right, seen from here?"});
+  if (!fs::is_regular_file(path, error)) refuse(source, {"is not a file"});
+  const std::uintmax_t size = fs::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file) refuse(source, {"cannot be opened: ", std::strerror(errno)});
+
+  std::string bytes;
+  if (size > bytes.max_size()) refuse(source, {"is larger than any memory"});
+  bytes.resize(static_cast<std::size_t>(size));
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
+    refuse(source, {"could not be read to its end"});
+  return bytes;
+}
+
+// A file in the making. It is written under another name beside its place and moved there when it
+// is complete, so that at any moment the old file or the new one is there, whole.
+class NewFile {
+ public:
+  explicit NewFile(const Source& source) : source_(source), target_(source.name) {
+    namespace fs = std::filesystem;
+    std::error_code none;
+    if (fs::is_symlink(target_, none)) target_ = fs::weakly_canonical(target_, none);
+    const fs::file_status before = fs::status(target_, none);
+    if (fs::exists(before) && !fs::is_regular_file(before)) refuse(source, {"is not a file"});
+    for (int attempt = 0; !file_ && attempt < 100; ++attempt) {
+      temporary_ = target_.string() + ".part" + std::to_string(attempt);
+      file_ = std::fopen(temporary_.string().c_str(), "wbx");  // x: never one that is there already
+      if (!file_ && errno != EEXIST) break;
+    }
+    if (!file_) refuse(source, {"cannot be written: ", std::strerror(errno)});
+    if (fs::exists(before)) fs::permissions(temporary_, before.permissions(), none);
+  }
+  ~NewFile() {
+    std::error_code none;
+    if (file_) std::fclose(file_);
+    if (!temporary_.empty()) std::filesystem::remove(temporary_, none);
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::string_view bytes) {
+    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) refuse_to_go_on();
+    written_ += bytes.size();
+  }
+  void move_to_its_place() {
+    if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse_to_go_on();
+    std::error_code error;
+    std::filesystem::rename(temporary_, target_, error);
+    if (error) refuse(source_, {"cannot be replaced: ", error.message()});
+    temporary_.clear();
+  }
+  std::uint64_t written() const { return written_; }
+
+ private:
+  [[noreturn]] void refuse_to_go_on() const {
+    refuse(source_, {"cannot be written: ", std::strerror(errno)});
+  }
+  const Source& source_;
+  std::filesystem::path target_, temporary_;
+  std::FILE* file_ = nullptr;
+  std::uint64_t written_ = 0;
+};
+
+// ---- .npy ---------------------------------------------------------------------------------------
+//
+// NEP 1 and the documentation of numpy.lib.format. A file is
+//
+//     \x93NUMPY                  6 bytes
+//     version                    2 bytes: 1.0, 2.0 or 3.0
+//     length of the header       2 bytes in version 1.0, 4 in the others
+//     header                     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+//     elements                   in row-major order, or column-major if the header says so
+//
+// The header is a Python dictionary in text, filled up with spaces so that the elements begin at a
+// multiple of 64 bytes.
+
+struct NpyHeader {
+  std::string_view descr;  // byte order and kind: "<f4"
+  bool fortran_order = false;
+  Shape shape;
+};
+
+// Reads as much of Python's notation as such a header needs: strings, True and False, tuples of
+// integers.
+class PythonText {
+ public:
+  PythonText(std::string_view text, const Source& source) : rest_(text), source_(source) {}
+  bool accept(std::string_view word) {
+    skip_spaces();
+    const bool there = rest_.substr(0, word.size()) == word;
+    if (there) rest_.remove_prefix(word.size());
+    return there;
+  }
+  void expect(std::string_view word) {
+    if (!accept(word)) refuse_header();
+  }
+  bool at_end() {
+    skip_spaces();
+    return rest_.empty();
+  }
+  std::string_view string() {
+    skip_spaces();
+    const char quote = rest_.empty() ? ' ' : rest_[0];
+    const std::size_t end = rest_.find(quote, 1);
+    if ((quote != '\'' && quote != '"') || end == rest_.npos) refuse_header();
+    const std::string_view inside = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return inside;
+  }
+  bool boolean() {
+    if (accept("True")) return true;
+    expect("False");
+    return false;
+  }
+  Shape tuple() {
+    Shape shape;
+    expect("(");
+    while (!accept(")")) {
+      if (shape.size() == Shape::capacity)
+        refuse(source_, {"has more than ", Shape::capacity, " dimensions"});
+      shape.push_back(size());
+      if (!accept(",") && (shape.size() == 1 || rest_.substr(0, 1) != ")")) refuse_header();
+    }
+    return shape;
+  }
+  [[noreturn]] void refuse_header() const {
+    refuse(source_, {"has a header that cannot be understood, from ", excerpt(rest_), " on"});
+  }
+
+ private:
+  std::int64_t size() {
+    skip_spaces();
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    if (error != std::errc() || value < 0) refuse_header();
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    if (rest_.substr(0, 1) == "L") rest_.remove_prefix(1);  // Python 2 wrote 3L
+    return value;
+  }
+  void skip_spaces() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
+  }
+  std::string_view rest_;
+  const Source& source_;
+};
+
+// The three keys, each once, in any order ("a reader MUST NOT depend on" one).
+inline NpyHeader read_npy_header(std::string_view text, const Source& source) {
+  NpyHeader header;
+  std::set<std::string_view> keys;
+  PythonText python(text, source);
+  python.expect("{");
+  while (!python.accept("}")) {
+    const std::string_view key = python.string();
+    python.expect(":");
+    if (!keys.insert(key).second)
+      refuse(source, {"has a header with the key ", excerpt(key), " twice"});
+    if (key == "descr" && (python.accept("[") || python.accept("(")))
+      refuse(source, {"holds records with several fields, not plain numbers"},
+             {"save one field at a time: np.save(path, array['field'])"});
+    if (key == "descr")
+      header.descr = python.string();
+    else if (key == "fortran_order")
+      header.fortran_order = python.boolean();
+    else if (key == "shape")
+      header.shape = python.tuple();
+    else
+      refuse(source, {"has a header with an unknown key, ", excerpt(key)});
+    if (!python.accept(",")) {
+      python.expect("}");
+      break;
+    }
+  }
+  if (!python.at_end()) python.refuse_header();
+  if (keys.size() != 3) refuse(source, {"has a header without descr, fortran_order or shape"});
+  return header;
+}
+
+// The same elements in row-major order, after they were read as if they had been.
+inline Tensor from_column_major(const Tensor& x) {
+  Tensor y = fresh(x.shape(), x.dtype());
+  View columns = x.elements();
+  std::int64_t step = 1;
+  for (int i = 0; i < columns.shape.size(); ++i) {
+    columns.strides[i] = step;
+    step *= columns.shape[i];
+  }
+  copy(y.elements(), columns);
+  return y;
+}
+
+inline Tensor read_npy(std::string_view bytes, const Source& source) {
+  Cursor file(bytes, source);
+  if (file.take(6, "its first 6 bytes") != "\x93NUMPY")
+    refuse(source, {"is no .npy file: it does not begin with \\x93NUMPY"});
+  const int major = file.number<std::uint8_t>("its version");
+  const int minor = file.number<std::uint8_t>("its version");
+  if (major < 1 || major > 3 || minor != 0)
+    refuse(source, {"has version ", major, ".", minor, " of the format, not 1.0, 2.0 or 3.0"});
+  const std::uint32_t length = major == 1 ? file.number<std::uint16_t>("the header's length")
+                                          : file.number<std::uint32_t>("the header's length");
+  const NpyHeader header = read_npy_header(file.take(length, "its header"), source);
+
+  const std::string_view descr = header.descr;
+  const bool ordered = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
+  const Kind* kind = kind_named(&Kind::npy, ordered ? descr.substr(1) : "");
+  if (!kind)
+    refuse(source, {"holds elements of type ", excerpt(descr), ", which has no dtype here"},
+           {"in NumPy, array.astype('float32') makes one that has"});
+
+  const std::uint64_t needed = bytes_for(header.shape, *kind, source);
+  const std::string_view elements = file.rest();
+  if (needed != elements.size())
+    refuse(source, {needed > elements.size() ? "is cut short: " : "is too long: ", header.shape,
+                    " elements of type ", excerpt(descr), " are ", needed, " bytes, and ",
+                    elements.size(), " follow the header"});
+  Tensor x = tensor_from(elements, header.shape, *kind, descr[0] == '>');
+  return header.fortran_order ? from_column_major(x) : x;
+}
+
+// Everything that stands in a file before the elements, in version 1.0.
+inline std::string npy_header(const Tensor& x) {
+  const Kind& kind = kind_of_ours(x.dtype());
+  std::string sizes;
+  for (std::int64_t size : x.shape()) sizes += std::to_string(size) + ", ";
+  if (x.dim() > 1) sizes.resize(sizes.size() - 2);  // (2, 3), but (2,)
+  if (x.dim() == 1) sizes.pop_back();
+  std::string text = "{'descr': '" + std::string(kind.bytes == 1 ? "|" : "<") +
+                     std::string(kind.npy) + "', 'fortran_order': False, 'shape': (" + sizes +
+                     "), }";
+  constexpr std::size_t before = 6 + 2 + 2, alignment = 64;
+  text.append(alignment - 1 - (before + text.size()) % alignment, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  append_bytes(header, static_cast<std::uint16_t>(text.size()));
+  return header + text;
+}
+
+}  // namespace files
+
+// Reads NumPy's file of one array, as np.load does: versions 1.0 to 3.0, C and Fortran order, both
+// byte orders. The elements become float32 (f2, f4), float64 (f8), int64 (i1 to i8, u1 to u4) or
+// boolean (b1); other types, and files that hold more or less than one array, are errors.
+inline Tensor load_npy(const std::string& path, Loc loc = Loc::here()) {
+  const files::Source source{path, {"load_npy", loc}};
+  return end_tensor(files::read_npy(files::read_file(source), source), {}, loc);
+}
+
+// Writes a tensor so that np.load gives an array of its shape and dtype: version 1.0, C order. A
+// file of this name is replaced when the new one is complete. Gradients are not saved.
+inline void save_npy(const std::string& path, const Tensor& x, Loc loc = Loc::here()) {
+  const files::Source source{path, {"save_npy", loc}};
+  check_together(source.at, {&x});
+  const Tensor dense = files::packed(x);
+  files::NewFile file(source);
+  file.write(files::npy_header(dense));
+  file.write(files::bytes_of_packed(dense));
+  file.move_to_its_place();
+}
+
+}  // namespace minitensor

@@ -1,0 +1,267 @@
+// Files of other programs: NumPy reads what we write, we read what NumPy writes, and a damaged file
+// is a sentence.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/files.hpp"
+
+using namespace mt;
+using namespace files_of_tests;
+using tensors::error_of;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lines_about(const std::vector<Tensor>& list) {
+  std::string lines;
+  for (const Tensor& x : list) lines += description(x) + "\n";
+  return lines;
+}
+
+// One tensor of each dtype, and the shapes that are easily forgotten.
+std::vector<Tensor> various() {
+  using tensors::infinity, tensors::not_a_number;
+  return {tensor({{1.5, -0.0, infinity}, {-infinity, not_a_number, 1e-42}}),
+          tensor({0.1, 5e-324, -1.7976931348623157e308}, {.dtype = float64}),
+          tensor({std::int64_t{1} << 62, std::int64_t{-1}, std::int64_t{0}}),
+          tensor({{true, false}}),
+          tensor(7.0),
+          tensor(-3),
+          tensor(true),
+          zeros({0}),
+          zeros({3, 0, 2}, {.dtype = int64}),
+          zeros({1, 1, 1, 1, 1, 1, 1, 1})};
+}
+
+int entries_of(const fs::path& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+// ---- .npy ---------------------------------------------------------------------------------------
+
+// np.save(file, np.array([[1, 2]], 'i2')) in NumPy 1.24.2, printed with repr().
+const std::string small_npy = std::string("\x93NUMPY\x01\x00v\x00", 10) +
+                              "{'descr': '<i2', 'fortran_order': False, 'shape': (1, 2), }" +
+                              std::string(58, ' ') + "\n" + std::string("\x01\x00\x02\x00", 4);
+
+// A file of version 1.0 with this header; nothing is filled up.
+std::string npy_of(const std::string& header, const std::string& elements = "") {
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  mt::files::append_bytes(bytes, static_cast<std::uint16_t>(header.size()));
+  return bytes + header + elements;
+}
+std::string refusal_of(const std::string& npy) {
+  return error_of([&] { return mt::files::read_npy(npy, source()); });
+}
+
+TEST_CASE("a .npy file of NumPy is read from its bytes") {
+  REQUIRE(small_npy.size() == 132);
+  CHECK(description(mt::files::read_npy(small_npy, source())) == "int64 [1, 2] 1 2");
+}
+
+TEST_CASE("every kind, byte order, order of axes and version of .npy is read as NumPy reads it") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const std::string expected = python(folder, R"(
+ours = {'f2': 'float32', 'f4': 'float32', 'f8': 'float64', 'b1': 'bool'}
+number = 0
+for kind in ['f2', 'f4', 'f8', 'i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'b1']:
+    for order in '<>':
+        for shape in [(), (0,), (3,), (2, 3), (4, 0), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)]:
+            for columns in [False, True]:
+                for version in [(1, 0), (2, 0), (3, 0)]:
+                    count = int(np.prod(shape))
+                    array = np.linspace(-9, 9, count).astype(kind[0] + kind[1])
+                    if kind[0] in 'iu' and count > 1:
+                        array[:2] = np.iinfo(kind).min, np.iinfo(kind).max
+                    array = array.reshape(shape, order='F' if columns else 'C').astype(order + kind)
+                    with open('%d.npy' % number, 'wb') as file:
+                        np.lib.format.write_array(file, array, version=version)
+                    print(describe(array, ours.get(kind, 'int64')))
+                    number += 1
+)");
+  std::istringstream lines(expected);
+  int number = 0;
+  for (std::string line; std::getline(lines, line); ++number)
+    CHECK(description(load_npy(folder / (std::to_string(number) + ".npy"))) == line);
+  CHECK(number == 11 * 2 * 7 * 2 * 3);
+}
+
+TEST_CASE("all 65536 half precision numbers are read as NumPy converts them") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const std::string expected = python(folder, R"(
+array = np.arange(65536, dtype='u2').view('f2')
+np.save('half.npy', array)
+print(describe(array, 'float32'))
+)");
+  CHECK(description(load_npy(folder / "half.npy")) + "\n" == expected);
+}
+
+TEST_CASE("NumPy reads the .npy files that we write, and so do we") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  std::vector<Tensor> list = various();
+  const Tensor matrix = arange(24, {.dtype = float32}).reshape(2, 3, 4);
+  list.push_back(matrix.transpose(0, 2));
+  list.push_back(matrix.slice(2, 1, 4, 2));
+  list.push_back(tensor({1., 2.}).unsqueeze(0).expand({3, 2}));
+  list.push_back(tensor({1., 2.}, {.requires_grad = true}) * 2);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string path = folder / (std::to_string(i) + ".npy");
+    save_npy(path, list[i]);
+    const Tensor back = load_npy(path);
+    CHECK(description(back) == description(list[i]));
+    CHECK(back.is_contiguous());
+    CHECK_FALSE(back.requires_grad());
+    const std::string bytes = shell::read_file(path);
+    CHECK(bytes.find('\n') % 64 == 63);
+  }
+  CHECK(python(folder, "for i in range(" + std::to_string(list.size()) +
+                           "): print(describe(np.load('%d.npy' % i)))\n") == lines_about(list));
+}
+
+TEST_CASE("a .npy header is understood however a Python dictionary may be written") {
+  const std::string elements(4, '\0');
+  for (const char* header :
+       {"{'descr':'<f4','fortran_order':False,'shape':(1,)}",
+        "{\"shape\": (1L,), \"descr\": \"<f4\", \"fortran_order\": True,}",
+        "  { 'shape' : ( 1 , ) , 'fortran_order' : False , 'descr' : '=f4' }\n",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}",
+        "{'descr': '|b1', 'fortran_order': False, 'shape': (4, 1, ), }\t\r\n  \n"}) {
+    INFO(header);
+    CHECK(refusal_of(npy_of(header, elements)) == "no error");
+  }
+}
+
+TEST_CASE("a boolean byte that is neither 0 nor 1 is true") {
+  const std::string npy =
+      npy_of("{'descr': '|b1', 'fortran_order': False, 'shape': (3,)}", std::string("\0\2\xFF", 3));
+  CHECK(description(mt::files::read_npy(npy, source())) == "bool [3] 0 1 1");
+}
+
+TEST_CASE("what is wrong with a .npy file is said in one sentence") {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"", "a.file ends within its first 6 bytes: it is damaged, or was not copied completely"},
+      {"PK\x03\x04 not this", "a.file is no .npy file: it does not begin with \\x93NUMPY"},
+      {std::string("\x93NUMPY\x04\x00\x00\x00", 10),
+       "a.file has version 4.0 of the format, not 1.0, 2.0 or 3.0"},
+      {std::string("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF{", 13),
+       "a.file ends within its header: it is damaged, or was not copied completely"},
+      {npy_of("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (1,)}"),
+       "a.file holds records with several fields, not plain numbers"},
+      {npy_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file holds elements of type \"|O\", which has no dtype here"},
+      {npy_of("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file holds elements of type \"<c8\", which has no dtype here"},
+      {npy_of("{'descr': '', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file holds elements of type \"\", which has no dtype here"},
+      {npy_of("{'descr': '<', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file holds elements of type \"<\", which has no dtype here"},
+      {npy_of("{'fortran_order': False, 'shape': (1,)}"),
+       "a.file has a header without descr, fortran_order or shape"},
+      {npy_of("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file has a header with the key \"descr\" twice"},
+      {npy_of("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}"),
+       "a.file has a header that cannot be understood, from \"0, 'shape': (1,)}\" on"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}"),
+       "a.file has a header that cannot be understood, from \"-1,)}\" on"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1)}"),
+       "a.file has a header that cannot be understood, from \")}\" on"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}"),
+       "a.file has a header that cannot be understood, from \"99999999999999999999,)}\" on"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x"),
+       "a.file has a header that cannot be understood, from \"x\" on"},
+      {npy_of("{'colour': 'red', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}"),
+       "a.file has a header with an unknown key, \"colour\""},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}"),
+       "a.file has more than 8 dimensions"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"),
+       "a.file claims the shape [4294967296, 4294967296], which has too many elements for any "
+       "memory"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4294967296, 4294967296)}"),
+       "a.file claims the shape [0, 4294967296, 4294967296], which has too many elements for any "
+       "memory"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,)}", "abcd"),
+       "a.file is cut short: [1000000000] elements of type \"<f4\" are 4000000000 bytes, and 4 "
+       "follow the header"},
+      {npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "abcdefgh"),
+       "a.file is too long: [] elements of type \"<f4\" are 4 bytes, and 8 follow the header"},
+  };
+  for (const auto& [bytes, sentence] : table) {
+    INFO(bytes);
+    const std::string text = refusal_of(bytes);
+    CHECK(text.substr(0, text.find(" at ")) == "load: " + sentence);
+  }
+}
+
+TEST_CASE("a .npy file damaged anywhere is refused or read, and never crashes") {
+  CHECK(sentences_about_damage(small_npy, small_npy.size(), [](std::string_view bytes) {
+          return mt::files::read_npy(bytes, source());
+        }) > 400);
+}
+
+// ---- Files --------------------------------------------------------------------------------------
+
+TEST_CASE("an error of a file names the function, the file and the caller's line") {
+  CHECK(error_of([] { return load_npy("nowhere.npy"); }) ==
+        "load_npy: there is no file nowhere.npy at HERE. Hint: is the name right, seen from here?");
+  CHECK(error_of([] { return load_npy("/"); }) == "load_npy: / is not a file at HERE.");
+  CHECK(error_of([] { return load_npy("/dev/zero"); }) ==
+        "load_npy: /dev/zero is not a file at HERE.");
+  CHECK(error_of([] {
+          save_npy("/nowhere/x.npy", tensor(1.));
+          return 0;
+        }).substr(0, 68) == "save_npy: /nowhere/x.npy cannot be written: No such file or director");
+  CHECK(error_of([] {
+          save_npy("x.npy", Tensor());
+          return 0;
+        }).find("save_npy: an input is undefined") == 0);
+}
+
+TEST_CASE("nothing is written over what is not a file") {
+  CHECK(error_of([] { return save_npy("/dev/null", tensor(1.)), 0; }) ==
+        "save_npy: /dev/null is not a file at HERE.");
+  shell::TemporaryFolder folder;
+  CHECK(tensors::refused([&] { return save_npy(folder.path(), tensor(1.)), 0; }));
+  CHECK(entries_of(folder.path()) == 0);
+}
+
+TEST_CASE("a disk that fills up while writing leaves the old file and nothing else") {
+  shell::TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  save_npy(path, tensor({1., 2.}));
+  const std::string before = shell::read_file(path);
+
+  rlimit limit{}, small{};  // a file that may not grow is as good as a full disk
+  getrlimit(RLIMIT_FSIZE, &limit);
+  small = limit;
+  small.rlim_cur = 1000;
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error = error_of([&] { return save_npy(path, zeros({100000})), 0; });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, handler);
+
+  CHECK(error == "save_npy: " + path + " cannot be written: File too large at HERE.");
+  CHECK(shell::read_file(path) == before);
+  CHECK(entries_of(folder.path()) == 1);
+}
+
+TEST_CASE("a file is replaced as a whole, with its permissions, through a symbolic link") {
+  shell::TemporaryFolder folder;
+  save_npy(folder / "x.npy", tensor(1.));
+  fs::permissions(folder / "x.npy", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("x.npy", folder / "link.npy");
+  shell::write_file(folder / "x.npy.part0", "somebody else's");
+  save_npy(folder / "link.npy", tensor(2.));
+  CHECK(load_npy(folder / "x.npy").item() == 2);
+  CHECK(fs::is_symlink(folder / "link.npy"));
+  CHECK(fs::status(folder / "x.npy").permissions() ==
+        (fs::perms::owner_read | fs::perms::owner_write));
+  CHECK(shell::read_file(folder / "x.npy.part0") == "somebody else's");
+  CHECK(entries_of(folder.path()) == 3);
+}
+
+}  // namespace
