@@ -38,6 +38,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -512,6 +513,339 @@ inline void save_npy(const std::string& path, const Tensor& x, Loc loc = Loc::he
   files::NewFile file(source);
   file.write(files::npy_header(dense));
   file.write(files::bytes_of_packed(dense));
+  file.move_to_its_place();
+}
+
+// ---- .npz ---------------------------------------------------------------------------------------
+//
+// A ZIP archive (PKWARE's APPNOTE 6.3) that holds "w.npy" for an array w. It is read from its end:
+//
+//     header, name, extra field, data    for each member                           PK 3 4
+//     directory                          an entry for each member                  PK 1 2
+//     Zip64 end record, and its locator  where a number has more than 32 bits      PK 6 6, PK 6 7
+//     end record                         where the directory is; then a comment    PK 5 6
+//
+// What the directory says is what counts. NumPy gives every member's header a Zip64 extra field,
+// and the directory one only where it is needed.
+
+namespace files {
+
+// The checksum of ZIP archives (CRC-32, ISO 3309), a byte at a time; `before` continues one.
+inline std::uint32_t checksum(std::string_view bytes, std::uint32_t before = 0) {
+  static constexpr auto table = [] {
+    std::array<std::uint32_t, 256> rows{};
+    for (std::uint32_t i = 0; i < rows.size(); ++i) {
+      rows[i] = i;
+      for (int bit = 0; bit < 8; ++bit) rows[i] = rows[i] >> 1 ^ (rows[i] & 1 ? 0xEDB88320u : 0u);
+    }
+    return rows;
+  }();
+  std::uint32_t crc = ~before;
+  for (const char byte : bytes)
+    crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xFF];
+  return ~crc;
+}
+
+#if MINITENSOR_ZLIB
+// The `size` bytes that were compressed (RFC 1951). Memory grows with what is really found.
+inline std::string unpack(std::string_view packed, std::uint64_t size, const Source& source) {
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) refuse(source, {"needs memory for zlib"});
+  std::string bytes;
+  int state = Z_OK;
+  while (state == Z_OK && bytes.size() <= size) {
+    if (stream.avail_in == 0) {
+      const std::string_view next = packed.substr(0, 1 << 20);
+      packed.remove_prefix(next.size());
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(next.data()));
+      stream.avail_in = static_cast<uInt>(next.size());
+    }
+    std::array<char, 1 << 15> piece;
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    state = inflate(&stream, Z_NO_FLUSH);
+    bytes.append(piece.data(), piece.size() - stream.avail_out);
+  }
+  const bool all_used = packed.empty() && stream.avail_in == 0;
+  inflateEnd(&stream);
+  if (state != Z_STREAM_END || !all_used || bytes.size() != size)
+    refuse(source, {"is damaged: its compressed bytes do not make ", size});
+  return bytes;
+}
+inline std::string pack(std::string_view head, std::string_view body, const Source& source) {
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) !=
+      Z_OK)
+    refuse(source, {"needs memory for zlib"});
+  std::string packed;
+  packed.resize(deflateBound(&stream, static_cast<uLong>(head.size() + body.size())));
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  for (const std::string_view part : {head, body}) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+    stream.avail_in = static_cast<uInt>(part.size());
+    deflate(&stream, part.data() == body.data() ? Z_FINISH : Z_NO_FLUSH);
+  }
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+#else
+[[noreturn]] inline void refuse_without_zlib(const Source& source) {
+  refuse(source, {"would be compressed, and this program was compiled without zlib"},
+         {"apt-get install zlib1g-dev, then compile with -DMINITENSOR_ZLIB and link with -lz"});
+}
+inline std::string unpack(std::string_view, std::uint64_t, const Source& source) {
+  refuse_without_zlib(source);
+}
+inline std::string pack(std::string_view, std::string_view, const Source& source) {
+  refuse_without_zlib(source);
+}
+#endif
+
+enum Method : std::uint16_t { stored = 0, deflated = 8 };  // how a member's bytes were packed
+constexpr std::uint32_t in_zip64 = 0xFFFFFFFF;             // the number stands elsewhere
+
+struct Member {
+  std::string_view name;  // "w.npy"
+  std::uint16_t flags = 0, method = stored;
+  std::uint32_t crc = 0;
+  std::uint64_t packed_size = 0, size = 0, offset = 0;
+  std::string_view packed;
+};
+
+struct Directory {
+  std::uint64_t count = 0, size = 0, offset = 0;
+};
+
+inline std::string_view from_offset(std::string_view archive, std::uint64_t offset,
+                                    const Source& source) {
+  if (offset > archive.size()) refuse(source, {"is damaged: it points behind its own end"});
+  return archive.substr(static_cast<std::size_t>(offset));
+}
+
+inline Directory find_directory(std::string_view archive, const Source& source) {
+  constexpr std::size_t end_size = 22, locator_size = 20, longest_comment = 0xFFFF;
+  const std::size_t searched = std::min(archive.size(), end_size + longest_comment);
+  std::size_t at = archive.size() - searched;
+  for (std::size_t next = archive.size();; --next) {  // the last one whose comment fits
+    if (next < at + end_size)
+      refuse(source, {"is no .npz file, or not the whole of one: the end of a ZIP archive is "
+                      "missing"});
+    const std::size_t begin = next - end_size;
+    const bool signed_so = archive.substr(begin, 4) == "PK\5\6";
+    std::uint16_t comment = 0;
+    if (signed_so) std::memcpy(&comment, archive.data() + begin + 20, sizeof comment);
+    if (!signed_so || begin + end_size + comment != archive.size()) continue;
+    at = begin;
+    break;
+  }
+
+  Cursor end(archive.substr(at), source);
+  const char* const what = "the end record of the archive";
+  end.take(4 + 2 + 2 + 2, what);
+  Directory directory;
+  directory.count = end.number<std::uint16_t>(what);
+  directory.size = end.number<std::uint32_t>(what);
+  directory.offset = end.number<std::uint32_t>(what);
+  const bool needs_zip64 =
+      directory.count == 0xFFFF || directory.size == in_zip64 || directory.offset == in_zip64;
+  if (needs_zip64 && at >= locator_size && archive.substr(at - locator_size, 4) == "PK\6\7") {
+    Cursor locator(archive.substr(at - locator_size), source);
+    locator.take(4 + 4, what);
+    at = static_cast<std::size_t>(
+        std::min<std::uint64_t>(locator.number<std::uint64_t>(what), archive.size()));
+    Cursor record(archive.substr(at), source);
+    if (record.take(4, what) != "PK\6\6")
+      refuse(source, {"is damaged: its Zip64 record is missing"});
+    record.take(8 + 2 + 2 + 4 + 4 + 8, what);
+    directory.count = record.number<std::uint64_t>(what);
+    directory.size = record.number<std::uint64_t>(what);
+    directory.offset = record.number<std::uint64_t>(what);
+  }
+  if (directory.offset > at || directory.size > at - directory.offset)
+    refuse(source, {"is damaged: its directory is not where its end says"});
+  return directory;
+}
+
+// Numbers that did not fit into an entry of the directory stand in its extra field with the id 1,
+// in this order, those that did are left out.
+inline void read_zip64(std::string_view extra_field, Member& member, const Source& source) {
+  const char* const what = "an extra field of the archive";
+  Cursor fields(extra_field, source);
+  while (!fields.rest().empty()) {
+    const auto id = fields.number<std::uint16_t>(what);
+    Cursor field(fields.take(fields.number<std::uint16_t>(what), what), source);
+    if (id != 1) continue;
+    for (std::uint64_t* number : {&member.size, &member.packed_size, &member.offset})
+      if (*number == in_zip64) *number = field.number<std::uint64_t>(what);
+  }
+}
+
+inline Member read_entry(Cursor& directory, const Source& source) {
+  const char* const what = "the directory of the archive";
+  if (directory.take(4, what) != "PK\1\2")
+    refuse(source, {"is damaged: its directory is unreadable"});
+  directory.take(2 + 2, what);
+  Member member;
+  member.flags = directory.number<std::uint16_t>(what);
+  member.method = directory.number<std::uint16_t>(what);
+  directory.take(2 + 2, what);
+  member.crc = directory.number<std::uint32_t>(what);
+  member.packed_size = directory.number<std::uint32_t>(what);
+  member.size = directory.number<std::uint32_t>(what);
+  const auto name_size = directory.number<std::uint16_t>(what);
+  const auto extra_size = directory.number<std::uint16_t>(what);
+  const auto comment_size = directory.number<std::uint16_t>(what);
+  directory.take(2 + 2 + 4, what);
+  member.offset = directory.number<std::uint32_t>(what);
+  member.name = directory.take(name_size, what);
+  read_zip64(directory.take(extra_size, what), member, source);
+  directory.take(comment_size, what);
+  return member;
+}
+
+// Finds the bytes of a member behind its own header, and where they end.
+inline std::uint64_t find_bytes(std::string_view archive, Member& member, const Source& source) {
+  const char* const what = "a member of the archive";
+  Cursor local(from_offset(archive, member.offset, source), source);
+  if (local.take(4, what) != "PK\3\4") refuse(source, {"is damaged: a member is not in its place"});
+  local.take(2 + 2 + 2 + 2 + 2 + 4 + 4 + 4, what);
+  const auto name_size = local.number<std::uint16_t>(what);
+  const auto extra_size = local.number<std::uint16_t>(what);
+  if (local.take(name_size, what) != member.name)
+    refuse(source, {"is damaged: ", excerpt(member.name), " has another name in its place"});
+  local.take(extra_size, what);
+  member.packed = local.take(member.packed_size, what);
+  return archive.size() - local.rest().size();
+}
+
+inline std::vector<Member> read_members(std::string_view archive, const Source& source) {
+  const Directory directory = find_directory(archive, source);
+  const std::string_view members_bytes =
+      archive.substr(0, static_cast<std::size_t>(directory.offset));
+  Cursor entries(archive.substr(members_bytes.size(), static_cast<std::size_t>(directory.size)),
+                 source);
+  std::vector<Member> members;
+  while (!entries.rest().empty()) members.push_back(read_entry(entries, source));
+  if (members.size() != directory.count)
+    refuse(source, {"is damaged: its directory has ", members.size(), " entries and claims ",
+                    directory.count});
+
+  // No byte belongs to two members: a small archive of many that share theirs could be endless.
+  std::sort(members.begin(), members.end(),
+            [](const Member& a, const Member& b) { return a.offset < b.offset; });
+  std::uint64_t end = 0;
+  for (Member& member : members) {
+    if (member.offset < end) refuse(source, {"has members that overlap"});
+    end = find_bytes(members_bytes, member, source);
+  }
+  return members;
+}
+
+inline std::string unpack(const Member& member, const Source& source) {
+  if (member.flags & 1) refuse(source, {"is encrypted"});
+  if (member.method != stored && member.method != deflated)
+    refuse(source, {"is compressed in a way that NumPy does not use, ", member.method});
+  if (member.method == stored && member.size != member.packed_size)
+    refuse(source, {"is damaged: it is stored as it is and has two sizes"});
+  std::string bytes = member.method == stored ? std::string(member.packed)
+                                              : unpack(member.packed, member.size, source);
+  if (checksum(bytes) != member.crc) refuse(source, {"is damaged: its checksum does not agree"});
+  return bytes;
+}
+
+inline NamedTensors read_npz(std::string_view archive, const Source& source) {
+  constexpr std::string_view ending = ".npy";
+  NamedTensors tensors;
+  for (const Member& member : read_members(archive, source)) {
+    const Source inside{excerpt(member.name) + " in " + source.name, source.at};
+    if (!member.name.ends_with(ending)) refuse(inside, {"is no .npy file"});
+    const std::string name(member.name.substr(0, member.name.size() - ending.size()));
+    if (!tensors.try_emplace(name, read_npy(unpack(member, inside), inside)).second)
+      refuse(inside, {"is there twice"});
+  }
+  return tensors;
+}
+
+// The fields that a member's own header and its entry in the directory have in common.
+inline std::string common_fields(const Member& member) {
+  std::string fields;
+  append_bytes(fields, std::uint16_t{20});     // version 2.0 of ZIP is enough to read it
+  append_bytes(fields, std::uint16_t{0x800});  // the name is UTF-8
+  append_bytes(fields, member.method);
+  append_bytes(fields, std::uint32_t{0x210000});  // time and date: 1980-01-01, as NumPy writes
+  append_bytes(fields, member.crc);
+  append_bytes(fields, static_cast<std::uint32_t>(member.packed_size));
+  append_bytes(fields, static_cast<std::uint32_t>(member.size));
+  append_bytes(fields, static_cast<std::uint16_t>(member.name.size()));
+  append_bytes(fields, std::uint16_t{0});  // no extra field
+  return fields;
+}
+
+// Writes one member, and appends its entry to the directory.
+inline void write_member(NewFile& file, std::string& directory, const std::string& name,
+                         const Tensor& x, Method method, const Source& source) {
+  const std::string head = npy_header(x);
+  const std::string_view body = bytes_of_packed(x);
+  Member member;
+  member.name = name;
+  member.method = method;
+  member.crc = checksum(body, checksum(head));
+  member.offset = file.written();
+  member.size = head.size() + body.size();
+  const std::uint64_t most = 0xFFFF0000;
+  if (member.size > most || member.offset > most - member.size || name.size() > 0xFF00)
+    refuse(source, {"would be larger than the 4 GB of a plain ZIP archive"},
+           {"save_safetensors has no such limit, nor has save_npy for one tensor"});
+  const std::string packed = method == deflated ? pack(head, body, source) : "";
+  member.packed_size = method == deflated ? packed.size() : member.size;
+
+  const std::string fields = common_fields(member);
+  file.write("PK\3\4" + fields + name);
+  file.write(method == deflated ? std::string_view(packed) : std::string_view(head));
+  if (method == stored) file.write(body);
+
+  directory += std::string("PK\1\2\x14\0", 6) + fields;
+  directory.append(2 + 2 + 2 + 4, '\0');  // no comment, the first disk, no attributes
+  append_bytes(directory, static_cast<std::uint32_t>(member.offset));
+  directory += name;
+}
+
+}  // namespace files
+
+struct NpzOptions {
+  ByName by_name = ByName();
+  bool compressed = false;  // as np.savez_compressed does; needs zlib
+};
+
+// Reads NumPy's archive of named arrays, stored or compressed, as np.load does: "w.npy" becomes
+// the tensor w. Every member is held to its checksum and then to what load_npy asks of a file.
+inline NamedTensors load_npz(const std::string& path, Loc loc = Loc::here()) {
+  const files::Source source{path, {"load_npz", loc}};
+  NamedTensors tensors = files::read_npz(files::read_file(source), source);
+  for (auto& [name, x] : tensors) x = end_tensor(std::move(x), {}, loc);
+  return tensors;
+}
+
+// Writes an archive from which np.load gives arrays of these names, shapes and dtypes. Up to 4 GB.
+inline void save_npz(const std::string& path, const NamedTensors& tensors, NpzOptions options = {},
+                     Loc loc = Loc::here()) {
+  const files::Source source{path, {"save_npz", loc}};
+  files::check_tensors(tensors, source.at);
+  if (tensors.size() >= 0xFFFF) files::refuse(source, {"would hold more than 65534 tensors"});
+  files::NewFile file(source);
+  std::string directory;
+  for (const auto& [name, x] : tensors)
+    files::write_member(file, directory, name + ".npy", files::packed(x),
+                        options.compressed ? files::deflated : files::stored, source);
+
+  std::string end("PK\5\6\0\0\0\0", 8);  // the only disk
+  for (int i = 0; i < 2; ++i) files::append_bytes(end, static_cast<std::uint16_t>(tensors.size()));
+  files::append_bytes(end, static_cast<std::uint32_t>(directory.size()));
+  files::append_bytes(end, static_cast<std::uint32_t>(file.written()));
+  files::append_bytes(end, std::uint16_t{0});  // no comment
+  file.write(directory + end);
   file.move_to_its_place();
 }
 

@@ -264,4 +264,175 @@ TEST_CASE("a file is replaced as a whole, with its permissions, through a symbol
   CHECK(entries_of(folder.path()) == 3);
 }
 
+// ---- .npz ---------------------------------------------------------------------------------------
+
+std::string lines_about(const NamedTensors& tensors) {
+  std::string lines;
+  for (const auto& [name, x] : tensors) lines += name + " " + description(x) + "\n";
+  return lines;
+}
+
+NamedTensors various_named() {
+  NamedTensors tensors;
+  const std::vector<Tensor> list = various();
+  for (std::size_t i = 0; i < list.size(); ++i) tensors["t" + std::to_string(i)] = list[i];
+  tensors["large"] = arange(50000, {.dtype = int64}).reshape(100, 500).t();
+  tensors["layer.0/größe"] = tensor({1., 2.});
+  tensors[""] = tensor(5);
+  return tensors;
+}
+
+std::string refusal_of_npz(const std::string& bytes) {
+  const std::string text = error_of([&] { return mt::files::read_npz(bytes, source()).size(); });
+  return text.substr(0, text.find(" at "));
+}
+
+// Puts a number into bytes, where the archive's records have it.
+template <class T>
+std::string with(std::string bytes, std::size_t at, T number) {
+  std::memcpy(bytes.data() + at, &number, sizeof number);
+  return bytes;
+}
+
+// One member "i.npy", a boolean without axes.
+std::string small_npz(bool compressed = false) {
+  shell::TemporaryFolder folder;
+  save_npz(folder / "i.npz", {{"i", tensor(true)}}, {.compressed = compressed});
+  return shell::read_file(folder / "i.npz");
+}
+
+TEST_CASE("the checksum is that of ZIP") {
+  CHECK(mt::files::checksum("123456789") == 0xCBF43926);  // the check value of CRC-32
+  CHECK(mt::files::checksum("6789", mt::files::checksum("12345")) == 0xCBF43926);
+  CHECK(mt::files::checksum("") == 0);
+}
+
+TEST_CASE(".npz archives of NumPy are read, stored and compressed and in Zip64") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const std::string expected = python(folder, R"(
+arrays = {'a': np.arange(6, dtype='f4').reshape(2, 3), 'b': np.asfortranarray(np.eye(3)),
+          'empty': np.zeros((0, 4)), 'flag': np.array(True), 'layer.0/w': np.arange(5000, dtype='>i4')}
+np.savez('stored.npz', **arrays)
+np.savez_compressed('compressed.npz', **arrays)
+# What NumPy writes when an archive is large: numbers that need Zip64, in the directory as well.
+zipfile.ZIP64_LIMIT = 100
+zipfile.ZIP_FILECOUNT_LIMIT = 2
+np.savez('zip64.npz', **arrays)
+with zipfile.ZipFile('stored.npz', 'a') as file: file.comment = b'PK\x05\x06 is no end'
+np.savez('none.npz')
+for name in sorted(arrays):
+    print(name, describe(arrays[name], {'i': 'int64'}.get(arrays[name].dtype.kind)))
+)");
+  CHECK(lines_about(load_npz(folder / "stored.npz")) == expected);
+  CHECK(lines_about(load_npz(folder / "zip64.npz")) == expected);
+  CHECK(shell::read_file(folder / "zip64.npz").find("PK\6\6") != std::string::npos);
+  CHECK(load_npz(folder / "none.npz").empty());
+#if MINITENSOR_ZLIB
+  CHECK(lines_about(load_npz(folder / "compressed.npz")) == expected);
+#else
+  CHECK(error_of([&] {
+          return load_npz(folder / "compressed.npz").size();
+        }).find("compiled without zlib") != std::string::npos);
+#endif
+}
+
+TEST_CASE("NumPy reads the .npz archives that we write, and so do we") {
+  if (!python_has("numpy")) return;
+  for (const bool compressed : {false, true}) {
+    if (compressed && !MINITENSOR_ZLIB) continue;
+    shell::TemporaryFolder folder;
+    save_npz(folder / "all.npz", various_named(), {.compressed = compressed});
+    const std::string expected = lines_about(various_named());
+    CHECK(lines_about(load_npz(folder / "all.npz")) == expected);
+    CHECK(python(folder, R"(
+sys.stdout.reconfigure(encoding='utf-8')
+assert zipfile.ZipFile('all.npz').testzip() is None
+arrays = np.load('all.npz')
+for name in sorted(arrays.files): print(name, describe(arrays[name]))
+)") == expected);
+    CHECK((fs::file_size(folder / "all.npz") < 300000) == compressed);
+  }
+}
+
+TEST_CASE("an archive without tensors is one") {
+  shell::TemporaryFolder folder;
+  save_npz(folder / "none.npz", {});
+  CHECK(load_npz(folder / "none.npz").empty());
+}
+
+TEST_CASE("what is wrong with a .npz archive is said in one sentence") {
+  const std::string good = small_npz();
+  const std::size_t member = good.find("PK\3\4"), directory = good.find("PK\1\2"),
+                    end = good.find("PK\5\6");
+  REQUIRE(member == 0);
+  REQUIRE(end + 22 == good.size());
+  REQUIRE(refusal_of_npz(good) == "no error");
+  std::string renamed = good, two = good;
+  renamed[member + 30] = 'j';
+  std::string text = renamed;
+  for (const std::size_t at : {member, directory})
+    std::memcpy(text.data() + at + (at == member ? 30 : 46), "i.txt", 5);
+  two.insert(end, good.substr(directory, end - directory));  // the same member once more
+  two = with<std::uint16_t>(two, two.size() - 12, 2);
+  two =
+      with<std::uint32_t>(two, two.size() - 10, static_cast<std::uint32_t>(2 * (end - directory)));
+
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"", "a.file is no .npz file, or not the whole of one: the end of a ZIP archive is missing"},
+      {small_npy,
+       "a.file is no .npz file, or not the whole of one: the end of a ZIP archive is missing"},
+      {good.substr(0, good.size() - 1),
+       "a.file is no .npz file, or not the whole of one: the end of a ZIP archive is missing"},
+      {renamed, "a.file is damaged: \"i.npy\" has another name in its place"},
+      {text, "\"i.txt\" in a.file is no .npy file"},
+      {two, "a.file has members that overlap"},
+      {with<std::uint16_t>(good, directory + 8, 1), "\"i.npy\" in a.file is encrypted"},
+      {with<std::uint16_t>(good, directory + 10, 14),
+       "\"i.npy\" in a.file is compressed in a way that NumPy does not use, 14"},
+      {with<std::uint32_t>(good, directory + 16, 1),
+       "\"i.npy\" in a.file is damaged: its checksum does not agree"},
+      {with<std::uint32_t>(good, directory + 24, 7),
+       "\"i.npy\" in a.file is damaged: it is stored as it is and has two sizes"},
+      {with<std::uint32_t>(good, directory + 20, 0x7FFFFFFF),
+       "a.file ends within a member of the archive: it is damaged, or was not copied completely"},
+      {with<std::uint32_t>(good, directory + 20, 0xFFFFFFFF),  // Zip64 without its field
+       "a.file ends within a member of the archive: it is damaged, or was not copied completely"},
+      {with<std::uint32_t>(good, directory + 42, 0x7FFFFFFF),
+       "a.file is damaged: it points behind its own end"},
+      {with<std::uint32_t>(good, directory + 42, 1),
+       "a.file is damaged: a member is not in its place"},
+      {with<std::uint16_t>(good, end + 10, 5),
+       "a.file is damaged: its directory has 1 entries and claims 5"},
+      {with<std::uint32_t>(good, end + 16, 0x7FFFFFFF),
+       "a.file is damaged: its directory is not where its end says"},
+      {with<std::uint32_t>(good, end + 12, 3),
+       "a.file ends within the directory of the archive: it is damaged, or was not copied "
+       "completely"},
+      {with<std::uint32_t>(good, end + 16, 0), "a.file is damaged: its directory is unreadable"},
+  };
+  for (const auto& [bytes, sentence] : table) CHECK(refusal_of_npz(bytes) == "load: " + sentence);
+}
+
+TEST_CASE("an archive damaged anywhere is refused or read, and never crashes") {
+  for (const bool compressed : {false, true}) {
+    if (compressed && !MINITENSOR_ZLIB) continue;
+    const std::string good = small_npz(compressed);
+    CHECK(sentences_about_damage(good, good.size(), [](std::string_view bytes) {
+            return mt::files::read_npz(bytes, source());
+          }) > 700);
+  }
+}
+
+#if MINITENSOR_ZLIB
+TEST_CASE("a compressed member that claims a size it does not have is refused") {
+  const std::string good = small_npz(true);
+  const std::size_t directory = good.find("PK\1\2");
+  for (const std::uint32_t size : {0u, 1u, 128u, 130u, 0x7FFFFFFFu, 0xFFFFFFFEu})
+    CHECK(refusal_of_npz(with(good, directory + 24, size)) ==
+          "load: \"i.npy\" in a.file is damaged: its compressed bytes do not make " +
+              std::to_string(size));
+}
+#endif
+
 }  // namespace
