@@ -849,4 +849,222 @@ inline void save_npz(const std::string& path, const NamedTensors& tensors, NpzOp
   file.move_to_its_place();
 }
 
+// ---- safetensors --------------------------------------------------------------------------------
+//
+// The format of github.com/huggingface/safetensors (README.md, "Format"):
+//
+//     length of the header     8 bytes
+//     header                   {"__metadata__": {"made by": "me"},
+//                               "w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+//                               ...}
+//     elements                 row-major; an offset counts from here
+//
+// The header is JSON and begins with {; names are not repeated. Every byte behind it belongs to
+// exactly one tensor: no overlaps, no holes, nothing left over. A header has at most 100 MB.
+
+namespace files {
+
+#if MINITENSOR_JSON
+constexpr std::uint64_t longest_header = 100'000'000;
+
+struct Entry {
+  std::string name;
+  const Kind* kind;
+  Shape shape;
+  std::uint64_t begin, end;
+};
+
+// JSON as the format has it: three levels are enough, and no name is given twice. Both are checked
+// while the text is read, before a hostile one has become something larger.
+inline nlohmann::json read_json(std::string_view text, const Source& source) {
+  using nlohmann::json;
+  std::vector<std::set<std::string>> names;
+  auto check = [&](int depth, json::parse_event_t event, json& value) {
+    const bool object = event == json::parse_event_t::object_start;
+    if (depth > 2 && (object || event == json::parse_event_t::array_start))
+      refuse(source, {"has a header with too many brackets inside each other"});
+    if (object) names.emplace_back();
+    if (event == json::parse_event_t::object_end) names.pop_back();
+    if (event == json::parse_event_t::key && !names.back().insert(value).second)
+      refuse(source, {"has a header with the name ", excerpt(value.get<std::string>()), " twice"});
+    return true;
+  };
+  if (!text.starts_with('{')) refuse(source, {"has a header that does not begin with {"});
+  if (text.find('\0') != text.npos)  // where the library would stop reading
+    refuse(source, {"has a header that is no JSON"});
+  try {
+    return json::parse(text, check);
+  } catch (const json::exception&) {
+    refuse(source, {"has a header that is no JSON"});
+  }
+}
+
+// The list of whole numbers under this key.
+inline std::vector<std::uint64_t> whole_numbers(const nlohmann::json& entry, const char* key,
+                                                const std::string& name, const Source& source) {
+  std::vector<std::uint64_t> numbers;
+  const auto list = entry.find(key);
+  if (list == entry.end() || !list->is_array())
+    refuse(source, {"does not give ", excerpt(name), " a ", key, " that is a list"});
+  for (const auto& item : *list) {
+    if (!item.is_number_unsigned() || item > std::uint64_t{1} << 62)
+      refuse(source, {"gives ", excerpt(name), " a ", key, " that is not made of whole numbers"});
+    numbers.push_back(item);
+  }
+  return numbers;
+}
+
+inline Entry read_entry(const nlohmann::json& entry, const std::string& name,
+                        const Source& source) {
+  const auto dtype = entry.find("dtype");
+  if (!entry.is_object() || dtype == entry.end() || !dtype->is_string())
+    refuse(source, {"does not give ", excerpt(name), " a dtype"});
+  const std::string word = *dtype;
+  const Kind* kind = kind_named(&Kind::safetensors, word);
+  if (!kind)
+    refuse(source,
+           {"gives ", excerpt(name), " the type ", excerpt(word), ", which has no dtype here"});
+
+  Shape shape;
+  for (const std::uint64_t size : whole_numbers(entry, "shape", name, source)) {
+    if (shape.size() == Shape::capacity)
+      refuse(source, {"gives ", excerpt(name), " more than ", Shape::capacity, " dimensions"});
+    shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const std::vector<std::uint64_t> offsets = whole_numbers(entry, "data_offsets", name, source);
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    refuse(source, {"gives ", excerpt(name), " data_offsets that are not a begin and an end"});
+  const std::uint64_t needed = bytes_for(shape, *kind, source);
+  if (offsets[1] - offsets[0] != needed)
+    refuse(source, {"gives ", excerpt(name), " ", offsets[1] - offsets[0], " bytes, and a ", shape,
+                    " of ", word, " has ", needed});
+  return {name, kind, shape, offsets[0], offsets[1]};
+}
+
+inline void read_metadata(const nlohmann::json& object, Metadata& metadata, const Source& source) {
+  if (!object.is_object())
+    refuse(source, {"has a __metadata__ that is not made of names and texts"});
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_string())
+      refuse(source, {"has a __metadata__ that is not made of names and texts"});
+    metadata[key] = value;
+  }
+}
+
+// The tensors in the order of their bytes, which have to be `size` in all.
+inline void check_offsets(std::vector<Entry>& entries, std::uint64_t size, const Source& source) {
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t end = 0;
+  for (const Entry& entry : entries) {
+    if (entry.begin < end) refuse(source, {"has tensors that overlap, at ", excerpt(entry.name)});
+    if (entry.begin > end) refuse(source, {"has a hole before ", excerpt(entry.name)});
+    end = entry.end;
+  }
+  if (end > size)
+    refuse(source,
+           {"is cut short: its tensors take ", end, " bytes, and ", size, " follow the header"});
+  if (end < size) refuse(source, {"has ", size - end, " bytes that belong to no tensor"});
+}
+
+inline NamedTensors read_safetensors(std::string_view bytes, Metadata* metadata,
+                                     const Source& source) {
+  Cursor file(bytes, source);
+  const auto length = file.number<std::uint64_t>("the header's length");
+  if (length > longest_header)
+    refuse(source,
+           {"is no safetensors file: its header would have more than ", longest_header, " bytes"});
+  const nlohmann::json header = read_json(file.take(length, "its header"), source);
+  std::vector<Entry> entries;
+  Metadata texts;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__")
+      read_metadata(value, texts, source);
+    else
+      entries.push_back(read_entry(value, name, source));
+  }
+  check_offsets(entries, file.rest().size(), source);
+
+  NamedTensors tensors;
+  for (const Entry& entry : entries)
+    tensors[entry.name] =
+        tensor_from(file.take(entry.end - entry.begin, "its tensors"), entry.shape, *entry.kind);
+  if (metadata) *metadata = std::move(texts);
+  return tensors;
+}
+
+// The header for these tensors, whose bytes follow in this order. It is filled up with spaces so
+// that they begin at a multiple of 8.
+inline std::string safetensors_header(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                                      const Metadata& metadata, const Source& source) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::uint64_t end = 0;
+  for (const auto& [name, x] : tensors) {
+    const std::uint64_t begin = std::exchange(end, end + bytes_of_packed(x).size());
+    const Shape shape = x.shape();
+    header[name] = {{"dtype", kind_of_ours(x.dtype()).safetensors},
+                    {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
+                    {"data_offsets", {begin, end}}};
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    refuse(source, {"cannot be written: a name or a text in it is not UTF-8"});
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  if (text.size() > longest_header) refuse(source, {"would have a header of more than 100 MB"});
+  std::string bytes;
+  append_bytes(bytes, static_cast<std::uint64_t>(text.size()));
+  return bytes + text;
+}
+#else
+[[noreturn]] inline void refuse_without_json(const Source& source) {
+  refuse(source, {"has a header in JSON, and this program was compiled without nlohmann-json"},
+         {"apt-get install nlohmann-json3-dev, then compile it again"});
+}
+inline NamedTensors read_safetensors(std::string_view, Metadata*, const Source& source) {
+  refuse_without_json(source);
+}
+inline std::string safetensors_header(const std::vector<std::pair<std::string, Tensor>>&,
+                                      const Metadata&, const Source& source) {
+  refuse_without_json(source);
+}
+#endif
+
+}  // namespace files
+
+// Reads a safetensors file. F32, F16 and BF16 become float32, F64 float64, I64 to I8 and U32 to U8
+// int64, BOOL boolean; other types are errors. `metadata` receives the texts that it may contain.
+inline NamedTensors load_safetensors(const std::string& path, Metadata* metadata = nullptr,
+                                     Loc loc = Loc::here()) {
+  const files::Source source{path, {"load_safetensors", loc}};
+  NamedTensors tensors = files::read_safetensors(files::read_file(source), metadata, source);
+  for (auto& [name, x] : tensors) x = end_tensor(std::move(x), {}, loc);
+  return tensors;
+}
+
+// Writes a safetensors file with these names, shapes and dtypes, and texts if there are any. Larger
+// elements come first, so that each tensor begins at a multiple of its elements' size.
+inline void save_safetensors(const std::string& path, const NamedTensors& tensors,
+                             const Metadata& metadata = {}, Loc loc = Loc::here()) {
+  const files::Source source{path, {"save_safetensors", loc}};
+  files::check_tensors(tensors, source.at);
+  if (tensors.count("__metadata__"))
+    fail(source.at, {"no tensor can have the name __metadata__, which the format keeps for texts"});
+  std::vector<std::pair<std::string, Tensor>> ordered;
+  for (const auto& [name, x] : tensors) ordered.emplace_back(name, files::packed(x));
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+    return bytes_of(a.second.dtype()) > bytes_of(b.second.dtype());
+  });
+
+  const std::string header = files::safetensors_header(ordered, metadata, source);
+  files::NewFile file(source);
+  file.write(header);
+  for (const auto& [name, x] : ordered) file.write(files::bytes_of_packed(x));
+  file.move_to_its_place();
+}
+
 }  // namespace minitensor

@@ -192,7 +192,7 @@ TEST_CASE("what is wrong with a .npy file is said in one sentence") {
   for (const auto& [bytes, sentence] : table) {
     INFO(bytes);
     const std::string text = refusal_of(bytes);
-    CHECK(text.substr(0, text.find(" at ")) == "load: " + sentence);
+    CHECK(text.substr(0, text.find(" at files.hpp")) == "load: " + sentence);
   }
 }
 
@@ -284,7 +284,7 @@ NamedTensors various_named() {
 
 std::string refusal_of_npz(const std::string& bytes) {
   const std::string text = error_of([&] { return mt::files::read_npz(bytes, source()).size(); });
-  return text.substr(0, text.find(" at "));
+  return text.substr(0, text.find(" at files.hpp"));
 }
 
 // Puts a number into bytes, where the archive's records have it.
@@ -432,6 +432,209 @@ TEST_CASE("a compressed member that claims a size it does not have is refused") 
     CHECK(refusal_of_npz(with(good, directory + 24, size)) ==
           "load: \"i.npy\" in a.file is damaged: its compressed bytes do not make " +
               std::to_string(size));
+}
+#endif
+
+// ---- safetensors --------------------------------------------------------------------------------
+
+// A file with this header; its length is true.
+std::string safetensors_of(const std::string& header, const std::string& elements = "") {
+  std::string bytes;
+  mt::files::append_bytes(bytes, static_cast<std::uint64_t>(header.size()));
+  return bytes + header + elements;
+}
+std::string refusal_of_safetensors(const std::string& bytes) {
+  const std::string text =
+      error_of([&] { return mt::files::read_safetensors(bytes, nullptr, source()).size(); });
+  return text.substr(0, text.find(" at files.hpp"));
+}
+
+#if MINITENSOR_JSON
+// By hand, after the README of the format: w is a float32 [1, 2] and b a 0-d int64.
+const std::string small_safetensors = safetensors_of(
+    R"({"__metadata__":{"by":"hand"},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
+    R"("b":{"dtype":"I64","shape":[],"data_offsets":[0,8]}}  )",
+    std::string("\x07\0\0\0\0\0\0\0\0\0\x80\x3F\0\0\0\xC0", 16));
+
+TEST_CASE("a safetensors file is read from its bytes") {
+  Metadata metadata;
+  const NamedTensors tensors = mt::files::read_safetensors(small_safetensors, &metadata, source());
+  CHECK(lines_about(tensors) == "b int64 [] 7\nw float32 [1, 2] 1065353216 3221225472\n");
+  CHECK(metadata == Metadata{{"by", "hand"}});
+}
+
+// The format's own writer is not among Debian's packages; this one follows its README.
+const char* const writer_by_hand = R"(
+def write_safetensors(path, tensors, metadata=None):
+    header, data = ({'__metadata__': metadata} if metadata else {}), b''
+    for name, (dtype, array) in tensors.items():
+        raw = array.tobytes()
+        header[name] = {'dtype': dtype, 'shape': array.shape, 'data_offsets': [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, 'wb') as file: file.write(struct.pack('<Q', len(text)) + text + data)
+)";
+
+TEST_CASE("every type of a safetensors file is read as NumPy converts it") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const std::string expected = python(folder, std::string(writer_by_hand) + R"(
+kinds = {'F64': 'f8', 'F32': 'f4', 'F16': 'f2', 'I64': 'i8', 'I32': 'i4', 'I16': 'i2', 'I8': 'i1',
+         'U32': 'u4', 'U16': 'u2', 'U8': 'u1', 'BOOL': '?'}
+tensors = {name: (name, np.linspace(-99, 99, 6).astype(kind).reshape(2, 3)) for name, kind in kinds.items()}
+for name in ['I64', 'I32', 'I16', 'I8', 'U32', 'U16', 'U8']:
+    tensors[name][1][0, :2] = np.iinfo(kinds[name]).min, np.iinfo(kinds[name]).max
+halves = np.arange(65536, dtype='u2')
+tensors['all F16'] = ('F16', halves.view('f2'))
+tensors['all BF16'] = ('BF16', halves)
+tensors['empty'] = ('F32', np.zeros((0, 3), 'f4'))
+write_safetensors('a.safetensors', tensors, {'größe': 'a "text"\n', 'empty': ''})
+ours = {'F64': 'float64', 'F32': 'float32', 'F16': 'float32', 'BF16': 'float32', 'BOOL': 'bool'}
+for name in sorted(tensors):
+    kind, array = tensors[name]
+    if kind == 'BF16': array = (array.astype('u4') << 16).view('f4')
+    print(name, describe(array, ours.get(kind, 'int64')))
+)");
+  Metadata metadata{{"old", "forgotten"}};
+  CHECK(lines_about(load_safetensors(folder / "a.safetensors", &metadata)) == expected);
+  CHECK(metadata == Metadata{{"größe", "a \"text\"\n"}, {"empty", ""}});
+}
+
+TEST_CASE("a safetensors file of ours is what the format's description says") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const Metadata metadata{{"format", "pt"}, {"größe", "\"\\\n"}};
+  save_safetensors(folder / "a.safetensors", various_named(), metadata);
+  Metadata back;
+  CHECK(lines_about(load_safetensors(folder / "a.safetensors", &back)) ==
+        lines_about(various_named()));
+  CHECK(back == metadata);
+  CHECK(python(folder, R"(
+sys.stdout.reconfigure(encoding='utf-8')
+data = open('a.safetensors', 'rb').read()
+length = struct.unpack('<Q', data[:8])[0]
+assert data[8:9] == b'{' and length % 8 == 0
+header = json.loads(data[8:8 + length])
+assert header.pop('__metadata__') == {'format': 'pt', 'größe': '"\\\n'}
+kinds = {'F64': 'f8', 'F32': 'f4', 'I64': 'i8', 'BOOL': '?'}
+end = 0
+for entry in sorted(header.values(), key=lambda entry: entry['data_offsets']):
+    assert entry['data_offsets'][0] == end and end % np.dtype(kinds[entry['dtype']]).itemsize == 0
+    end = entry['data_offsets'][1]
+assert 8 + length + end == len(data)
+for name in sorted(header):
+    entry = header[name]
+    begin, end = [8 + length + offset for offset in entry['data_offsets']]
+    print(name, describe(np.frombuffer(data[begin:end], kinds[entry['dtype']]).reshape(entry['shape'])))
+)") == lines_about(various_named()));
+
+  save_safetensors(folder / "none.safetensors", {});
+  CHECK(shell::read_file(folder / "none.safetensors") == safetensors_of("{}      "));
+  CHECK(load_safetensors(folder / "none.safetensors").empty());
+}
+
+TEST_CASE("what is wrong with a safetensors file is said in one sentence") {
+  auto w = [](const std::string& fields) { return "{\"w\":{" + fields + "}}"; };
+  auto two = [](const std::string& a, const std::string& b) {
+    return R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + a +
+           R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}";
+  };
+  const std::string brackets = "{\"w\":" + std::string(50000, '[');
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"", "ends within the header's length: it is damaged, or was not copied completely"},
+      {"\x93NUMPY\x01\x00v\x00{'descr'",
+       "ends within the header's length: it is damaged, or was not copied completely"},
+      {small_npy, "is no safetensors file: its header would have more than 100000000 bytes"},
+      {std::string("\x09\0\0\0\0\0\0\0{}", 10),
+       "ends within its header: it is damaged, or was not copied completely"},
+      {safetensors_of(""), "has a header that does not begin with {"},
+      {safetensors_of(" {}"), "has a header that does not begin with {"},
+      {safetensors_of("[]"), "has a header that does not begin with {"},
+      {safetensors_of("{"), "has a header that is no JSON"},
+      {safetensors_of("{} x"), "has a header that is no JSON"},
+      {safetensors_of(std::string("{}\0", 3)), "has a header that is no JSON"},
+      {safetensors_of("{\"\xFF\":1}"), "has a header that is no JSON"},
+      {safetensors_of(brackets), "has a header with too many brackets inside each other"},
+      {safetensors_of(R"({"w":{"dtype":{"x":{}}}})"),
+       "has a header with too many brackets inside each other"},
+      {safetensors_of(R"({"a":1,"a":2})"), "has a header with the name \"a\" twice"},
+      {safetensors_of(w(R"("dtype":"F32","dtype":"F64")")),
+       "has a header with the name \"dtype\" twice"},
+      {safetensors_of(R"({"w":1})"), "does not give \"w\" a dtype"},
+      {safetensors_of(R"({"w":["dtype"]})"), "does not give \"w\" a dtype"},
+      {safetensors_of(w(R"("dtype":32)")), "does not give \"w\" a dtype"},
+      {safetensors_of(w(R"("dtype":"F8_E4M3")")),
+       "gives \"w\" the type \"F8_E4M3\", which has no dtype here"},
+      {safetensors_of(w(R"("dtype":"F32")")), "does not give \"w\" a shape that is a list"},
+      {safetensors_of(w(R"("dtype":"F32","shape":{})")),
+       "does not give \"w\" a shape that is a list"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[-1])")),
+       "gives \"w\" a shape that is not made of whole numbers"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[1.0])")),
+       "gives \"w\" a shape that is not made of whole numbers"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[true])")),
+       "gives \"w\" a shape that is not made of whole numbers"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[18446744073709551615])")),
+       "gives \"w\" a shape that is not made of whole numbers"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,1])")),
+       "gives \"w\" more than 8 dimensions"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[1])")),
+       "does not give \"w\" a data_offsets that is a list"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[1],"data_offsets":[0,4,8])")),
+       "gives \"w\" data_offsets that are not a begin and an end"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])")),
+       "gives \"w\" data_offsets that are not a begin and an end"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])")),
+       "gives \"w\" 4 bytes, and a [2] of F32 has 8"},
+      {safetensors_of(w(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])")),
+       "claims the shape [4294967296, 4294967296], which has too many elements for any memory"},
+      {safetensors_of(w(R"("dtype":"U8","shape":[1000000000],"data_offsets":[0,1000000000])"), "a"),
+       "is cut short: its tensors take 1000000000 bytes, and 1 follow the header"},
+      {safetensors_of(two("[0,2]", "[1,3]"), "abc"), "has tensors that overlap, at \"b\""},
+      {safetensors_of(two("[0,2]", "[0,2]"), "ab"), "has tensors that overlap, at \"b\""},
+      {safetensors_of(two("[0,2]", "[3,5]"), "abcde"), "has a hole before \"b\""},
+      {safetensors_of(two("[1,3]", "[3,5]"), "abcde"), "has a hole before \"a\""},
+      {safetensors_of(two("[0,2]", "[2,4]"), "abcdefg"), "has 3 bytes that belong to no tensor"},
+      {safetensors_of("{}", "a"), "has 1 bytes that belong to no tensor"},
+      {safetensors_of(R"({"__metadata__":[]})"),
+       "has a __metadata__ that is not made of names and texts"},
+      {safetensors_of(R"({"__metadata__":{"epoch":3}})"),
+       "has a __metadata__ that is not made of names and texts"},
+  };
+  for (const auto& [bytes, sentence] : table) {
+    INFO(bytes.substr(0, 200));
+    CHECK(refusal_of_safetensors(bytes) == "load: a.file " + sentence);
+  }
+}
+
+TEST_CASE("a safetensors file damaged anywhere is refused or read, and never crashes") {
+  CHECK(sentences_about_damage(small_safetensors, small_safetensors.size(),
+                               [](std::string_view bytes) {
+                                 return mt::files::read_safetensors(bytes, nullptr, source());
+                               }) > 800);
+}
+
+TEST_CASE("what safetensors cannot hold is refused before anything is written") {
+  shell::TemporaryFolder folder;
+  const std::string path = folder / "a.safetensors";
+  CHECK(error_of([&] {
+          return save_safetensors(path, {{"__metadata__", tensor(1.)}}), 0;
+        }) ==
+        "save_safetensors: no tensor can have the name __metadata__, which the format keeps for "
+        "texts at HERE.");
+  CHECK(error_of([&] {
+          return save_safetensors(path, {{"\xFF", tensor(1.)}}), 0;
+        }) == "save_safetensors: " + path +
+                  " cannot be written: a name or a text in it is not UTF-8 at HERE.");
+  CHECK(error_of([&] {
+          return save_safetensors(path, {{"w", Tensor()}}), 0;
+        }) == "save_safetensors: the tensor \"w\" is undefined at HERE. Hint: ask defined() first");
+  CHECK(entries_of(folder.path()) == 0);
+}
+#else
+TEST_CASE("without nlohmann-json a safetensors file is refused and told why") {
+  CHECK(refusal_of_safetensors(safetensors_of("{}")) ==
+        "load: a.file has a header in JSON, and this program was compiled without nlohmann-json");
 }
 #endif
 
