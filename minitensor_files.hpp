@@ -1067,4 +1067,138 @@ inline void save_safetensors(const std::string& path, const NamedTensors& tensor
   file.move_to_its_place();
 }
 
+// ---- DLPack -------------------------------------------------------------------------------------
+//
+// How libraries in one process look at the same memory (dmlc.github.io/dlpack): a small record says
+// where elements are, of what type, in which shape and strides, and how to let go of them. Whoever
+// gets the record owns it, and calls its deleter once. A write on one side is seen on the other;
+// it is not counted in version(), so do not write what a backward pass still needs.
+
+#if MINITENSOR_DLPACK
+namespace files {
+
+// The types that both sides have. Version 0.8 of DLPack added booleans, as 6; the names for the
+// others are those of every version.
+constexpr std::uint8_t dlpack_boolean = 6;
+struct SharedType {
+  DType dtype;
+  std::uint8_t code, bits;
+};
+inline constexpr SharedType shared_types[] = {{float32, kDLFloat, 32},
+                                              {float64, kDLFloat, 64},
+                                              {int64, kDLInt, 64},
+                                              {boolean, dlpack_boolean, 8}};
+
+// The record that is handed out, and what it has to keep alive.
+struct Shared {
+  DLManagedTensor managed = {};
+  std::array<std::int64_t, Shape::capacity> shape = {}, strides = {};
+  Ref<Storage> memory;
+};
+
+// From the first element to the last that these strides reach, in elements.
+inline std::int64_t reach_of(const Shape& shape, const Shape& strides, const At& at) {
+  double last = 0;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] < 2) continue;
+    if (strides[i] < 0)
+      fail(at, {"the strides ", strides, " run backwards"}, {"share a copy: array.copy()"});
+    last += static_cast<double>(shape[i] - 1) * static_cast<double>(strides[i]);
+  }
+  if (last > 1e15) fail(at, {"the strides ", strides, " reach farther than any memory"});
+  return shape.numel() == 0 ? 0 : static_cast<std::int64_t>(last) + 1;
+}
+
+// What the record says, if it is something that a tensor can be.
+inline View view_of(const DLTensor& there, const At& at) {
+  if (there.device.device_type != kDLCPU)
+    fail(at, {"the memory has to be the processor's"},
+         {"x.cpu() on the other side moves it there"});
+  const auto* type =
+      std::find_if(std::begin(shared_types), std::end(shared_types), [&](const SharedType& one) {
+        return one.code == there.dtype.code && one.bits == there.dtype.bits &&
+               there.dtype.lanes == 1;
+      });
+  if (type == std::end(shared_types))
+    fail(at,
+         {"the elements (DLPack's type ", there.dtype.code, ", ", there.dtype.bits,
+          " bits) have no dtype here"},
+         {"float32, float64, int64 and bool can be shared"});
+  if (there.ndim < 0 || there.ndim > Shape::capacity || (there.ndim > 0 && !there.shape))
+    fail(at, {"a tensor has at most ", Shape::capacity, " dimensions, not ", there.ndim});
+
+  View view;
+  view.dtype = type->dtype;
+  for (int i = 0; i < there.ndim; ++i) view.shape.push_back(there.shape[i]);
+  check_sizes(view.shape, at);
+  view.strides = contiguous_strides(view.shape);
+  for (int i = 0; there.strides && i < there.ndim; ++i) view.strides[i] = there.strides[i];
+  if (there.data) view.data = static_cast<std::byte*>(there.data) + there.byte_offset;
+  if (!view.data && view.shape.numel() > 0) fail(at, {"the pointer to the memory is null"});
+  if (reinterpret_cast<std::uintptr_t>(view.data) %
+      static_cast<std::uintptr_t>(bytes_of(view.dtype)))
+    fail(at, {"the elements do not begin at a multiple of their size"},
+         {"share a copy: array.copy()"});
+  return view;
+}
+
+}  // namespace files
+
+// A record of x's memory, shape and strides, for another library; its memory lives until the
+// record's deleter was called and the last tensor here is gone. Nothing is copied. In Python it
+// becomes a capsule: PyCapsule_New(pointer, "dltensor", nullptr).
+inline DLManagedTensor* to_dlpack(const Tensor& x, Loc loc = Loc::here()) {
+  const At at{"to_dlpack", loc};
+  check_together(at, {&x});
+  if (x.requires_grad())
+    fail(at, {"the tensor is part of a graph, which the other side would not see"},
+         {"share x.detach()"});
+  if (x.device() != cpu)
+    fail(at, {"the memory has to be the processor's"}, {"share x.cpu(), which is a copy"});
+
+  auto* const shared = new files::Shared;
+  const View& view = x.elements();
+  std::copy(view.shape.begin(), view.shape.end(), shared->shape.begin());
+  std::copy(view.strides.begin(), view.strides.end(), shared->strides.begin());
+  shared->memory = x.get().storage;
+  for (const files::SharedType& type : files::shared_types)
+    if (type.dtype == view.dtype) shared->managed.dl_tensor.dtype = {type.code, type.bits, 1};
+  shared->managed.dl_tensor.data = view.data;
+  shared->managed.dl_tensor.device = {kDLCPU, 0};
+  shared->managed.dl_tensor.ndim = view.shape.size();
+  shared->managed.dl_tensor.shape = shared->shape.data();
+  shared->managed.dl_tensor.strides = shared->strides.data();
+  shared->managed.manager_ctx = shared;
+  shared->managed.deleter = [](DLManagedTensor* self) {
+    delete static_cast<files::Shared*>(self->manager_ctx);
+  };
+  return &shared->managed;
+}
+
+// A tensor over memory that another library shares, with its shape and strides. Nothing is copied.
+// The record is ours from here on, and its deleter is called when the last tensor that uses the
+// memory is gone; if this throws, the record is still the caller's.
+inline Tensor from_dlpack(DLManagedTensor* managed, Loc loc = Loc::here()) {
+  const At at{"from_dlpack", loc};
+  if (!managed) fail(at, {"the pointer to the record is null"});
+  const View view = files::view_of(managed->dl_tensor, at);
+  const std::int64_t bytes = files::reach_of(view.shape, view.strides, at) * bytes_of(view.dtype);
+  Ref<Storage> memory = Storage::around(view.data, bytes, [managed] {
+    if (managed->deleter) managed->deleter(managed);
+  });
+  return end_tensor(Tensor(Ref<TensorData>::make(view, std::move(memory))), {}, loc);
+}
+#else
+[[noreturn]] inline void fail_without_dlpack(const At& at) {
+  fail(at, {"this program was compiled without dlpack/dlpack.h"},
+       {"apt-get install libdlpack-dev, then compile it again"});
+}
+inline DLManagedTensor* to_dlpack(const Tensor&, Loc loc = Loc::here()) {
+  fail_without_dlpack({"to_dlpack", loc});
+}
+inline Tensor from_dlpack(DLManagedTensor*, Loc loc = Loc::here()) {
+  fail_without_dlpack({"from_dlpack", loc});
+}
+#endif
+
 }  // namespace minitensor

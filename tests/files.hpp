@@ -79,7 +79,7 @@ int sentences_about_damage(const std::string& good, std::size_t bytes_to_change,
   auto attempt = [&](const std::string& bytes) {
     const std::vector<char> exactly(bytes.begin(), bytes.end());
     try {
-      read(std::string_view(exactly.data(), exactly.size()));
+      static_cast<void>(read(std::string_view(exactly.data(), exactly.size())));
       return false;
     } catch (const mt::Error& error) {
       INFO(error.what());
