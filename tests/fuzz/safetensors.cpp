@@ -1,0 +1,22 @@
+// Any bytes as a safetensors file.
+#include "tests/fuzz/fuzz.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return fuzz::attempt(data, size, [](std::string_view bytes, const mt::files::Source& source) {
+    mt::Metadata metadata;
+    return mt::files::read_safetensors(bytes, &metadata, source);
+  });
+}
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  static const std::vector<std::string> good = [] {
+    std::vector<std::string> files;
+    for (const auto& tensors : {fuzz::some_tensors(), mt::NamedTensors{{"x", mt::tensor(1.)}}})
+      files.push_back(fuzz::bytes_written_by([&](const std::string& path) {
+        mt::save_safetensors(path, tensors, {{"made by", "hand"}});
+      }));
+    return files;
+  }();
+  return fuzz::mutate(good, data, size, most, seed);
+}
