@@ -1,4 +1,4 @@
-// The README's promises: its program, the numbers beside it, and its table of the reading order.
+// The README's promises: its programs, the numbers beside them, and its table of the reading order.
 #if __has_include(<catch2/catch.hpp>)
 #include <catch2/catch.hpp>
 #else
@@ -17,15 +17,19 @@ namespace {
 
 std::string readme() { return shell::read_file(SOURCE_DIRECTORY "/README.md"); }
 
-// The text between the first ```cpp and the ``` that closes it.
-std::string first_program() {
+// What stands between each ```cpp and the ``` that closes it.
+std::vector<std::string> programs() {
   const std::string text = readme(), opening = "```cpp\n";
-  const std::size_t begin = text.find(opening) + opening.size();
-  return text.substr(begin, text.find("```", begin) - begin);
+  std::vector<std::string> found;
+  for (std::size_t at = 0; (at = text.find(opening, at)) != text.npos;) {
+    at += opening.size();
+    found.push_back(text.substr(at, text.find("```", at) - at));
+  }
+  return found;
 }
 
-TEST_CASE("the README's program prints the numbers that stand beside it") {
-  const std::string program = first_program();
+void check(const std::string& program) {
+  INFO(program);
   std::string promised;
   const std::regex printing(R"(std::cout << .*// +([^,]+))");
   std::istringstream lines(program);
@@ -42,7 +46,12 @@ TEST_CASE("the README's program prints the numbers that stand beside it") {
                  "' && '" COMPILER "' -std=c++20 -I'" SOURCE_DIRECTORY "' prog.cpp -o prog");
   CHECK(compiled.err == "");
   REQUIRE(compiled.exit_code == 0);
-  CHECK(shell::run((folder / "prog").string()).out == promised);
+  CHECK(shell::run("cd '" + folder.path().string() + "' && ./prog").out == promised);
+}
+
+TEST_CASE("the README's programs print the numbers that stand beside them") {
+  REQUIRE(programs().size() == 2);
+  for (const std::string& program : programs()) check(program);
 }
 
 TEST_CASE("the README's reading order tells the chapters of the header and their true lengths") {
