@@ -263,8 +263,11 @@ inline std::string read_file(const Source& source) {
   if (error || !file) refuse(source, {"cannot be opened: ", std::strerror(errno)});
 
   std::string bytes;
-  if (size > bytes.max_size()) refuse(source, {"is larger than any memory"});
-  bytes.resize(static_cast<std::size_t>(size));
+  try {
+    bytes.resize(static_cast<std::size_t>(size));
+  } catch (const std::exception&) {  // too long for a string, or too large for the memory
+    refuse(source, {"is larger than the memory"});
+  }
   if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
     refuse(source, {"could not be read to its end"});
   return bytes;
