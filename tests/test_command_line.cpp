@@ -39,7 +39,8 @@ TEST_CASE("list names the lessons, one a line, and nothing else") {
   CHECK(listed.out ==
         "04_computation_graph  The computation graph\n"
         "05_chain_rule  The chain rule\n"
-        "13_linear_regression  Linear regression\n");
+        "13_linear_regression  Linear regression\n"
+        "21_exchange  Files and shared memory\n");
 }
 
 TEST_CASE("05, 5, chain_rule and 05_chain_rule all name one lesson") {
