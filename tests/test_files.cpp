@@ -249,6 +249,26 @@ TEST_CASE("a disk that fills up while writing leaves the old file and nothing el
   CHECK(entries_of(folder.path()) == 1);
 }
 
+TEST_CASE("a program that is killed while writing leaves the old file") {
+  shell::TemporaryFolder folder;
+  const std::string path = folder / "x.npy";
+  save_npy(path, tensor({1., 2.}));
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const mt::files::Source source{path, {"save_npy", Loc::here()}};
+    mt::files::NewFile file(source);
+    file.write(std::string(100000, 'x'));
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(tensors::values(load_npy(path)) == tensors::Values{1, 2});
+  save_npy(path, tensor(3.));  // what was left behind does not stand in the way
+  CHECK(load_npy(path).item() == 3);
+}
+
 TEST_CASE("a file is replaced as a whole, with its permissions, through a symbolic link") {
   shell::TemporaryFolder folder;
   save_npy(folder / "x.npy", tensor(1.));
