@@ -627,23 +627,22 @@ inline std::string_view from_offset(std::string_view archive, std::uint64_t offs
   return archive.substr(static_cast<std::size_t>(offset));
 }
 
-inline Directory find_directory(std::string_view archive, const Source& source) {
-  constexpr std::size_t end_size = 22, locator_size = 20, longest_comment = 0xFFFF;
-  const std::size_t searched = std::min(archive.size(), end_size + longest_comment);
-  std::size_t at = archive.size() - searched;
-  for (std::size_t next = archive.size();; --next) {  // the last one whose comment fits
-    if (next < at + end_size)
-      refuse(source, {"is no .npz file, or not the whole of one: the end of a ZIP archive is "
-                      "missing"});
-    const std::size_t begin = next - end_size;
-    const bool signed_so = archive.substr(begin, 4) == "PK\5\6";
-    std::uint16_t comment = 0;
-    if (signed_so) std::memcpy(&comment, archive.data() + begin + 20, sizeof comment);
-    if (!signed_so || begin + end_size + comment != archive.size()) continue;
-    at = begin;
-    break;
+// Where the end record is: the last one whose comment reaches to the end of the archive.
+inline std::size_t find_end(std::string_view archive, const Source& source) {
+  constexpr std::size_t end_size = 22, longest_comment = 0xFFFF;
+  for (std::size_t comment = 0; comment <= longest_comment; ++comment) {
+    if (end_size + comment > archive.size()) break;
+    const std::size_t at = archive.size() - end_size - comment;
+    std::uint16_t claimed = 0;
+    std::memcpy(&claimed, archive.data() + at + 20, sizeof claimed);
+    if (claimed == comment && archive.substr(at, 4) == "PK\5\6") return at;
   }
+  refuse(source, {"is no .npz file, or not the whole of one: the end of a ZIP archive is missing"});
+}
 
+inline Directory find_directory(std::string_view archive, const Source& source) {
+  constexpr std::size_t locator_size = 20;
+  std::size_t at = find_end(archive, source);
   Cursor end(archive.substr(at), source);
   const char* const what = "the end record of the archive";
   end.take(4 + 2 + 2 + 2, what);
@@ -672,7 +671,7 @@ inline Directory find_directory(std::string_view archive, const Source& source) 
 }
 
 // Numbers that did not fit into an entry of the directory stand in its extra field with the id 1,
-// in this order, those that did are left out.
+// in this order; those that did are left out.
 inline void read_zip64(std::string_view extra_field, Member& member, const Source& source) {
   const char* const what = "an extra field of the archive";
   Cursor fields(extra_field, source);
