@@ -2701,6 +2701,8 @@ struct Machine {
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
   void (*random)(const View& y, int distribution, double first, double second, std::uint64_t seed,
                  std::uint64_t call);
+  int (*device_count)();
+  std::string (*device_name)(Device device);
 };
 
 // kernels.cu puts its table here when it is linked in.
@@ -2712,8 +2714,15 @@ inline const Machine* machine(Device device) {
   if (device.kind == Device::cpu) return nullptr;
   if (!cuda_machine)
     throw Error("there is no " + device.text() +
-                " in this program. Hint: build it with kernels.cu");
+                " in this program. Hint: build it with kernels.cu (cmake -D MINITENSOR_CUDA=ON)");
   return cuda_machine;
+}
+
+// How many graphics cards there are for this program: none without kernels.cu, none without a card.
+inline int device_count() { return cuda_machine ? cuda_machine->device_count() : 0; }
+inline bool cuda_is_available() { return device_count() > 0; }
+inline std::string device_name(Device device = cuda) {
+  return device.kind == Device::cpu ? "cpu" : machine(device)->device_name(device);
 }
 
 inline std::byte* allocate_on(Device device, std::int64_t bytes) {
@@ -3293,11 +3302,11 @@ inline void matmul(const View& y, const View& a, const View& b) {
     using T = decltype(t);
     if constexpr (std::is_same_v<T, bool>)
       throw Error("matmul has no meaning for bool");
-    else
-      for (Odometer at(walk);;) {
-        multiply<T>({y, at.data[0]}, {a, at.data[1]}, {b, at.data[2]});
-        if (!at.next()) return;
-      }
+    else {  // nvcc 13 does not find the end of this branch without braces
+      Odometer at(walk);
+      do multiply<T>({y, at.data[0]}, {a, at.data[1]}, {b, at.data[2]});
+      while (at.next());
+    }
   });
 }
 
@@ -4264,7 +4273,7 @@ inline DType as_float(DType t) { return is_floating(t) ? t : float32; }
 inline void check_device(Device device, const At& at) {
   if (device.kind == Device::cuda && !cuda_machine)
     fail(at, {"there is no device ", device.text(), ": this program was built without kernels.cu"},
-         {"stay on \"cpu\""});
+         {"stay on \"cpu\", or build with cmake -D MINITENSOR_CUDA=ON"});
 }
 
 // The same elements in another type; itself if it has that type already. Not recorded.

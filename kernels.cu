@@ -1,0 +1,991 @@
+// minitensor on an NVIDIA GPU: the verbs of chapter 7 once more, for a graphics card. MIT licence.
+//
+//     cmake -D MINITENSOR_CUDA=ON build
+//     nvcc -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 prog.cpp kernels.cu -lcublas
+//
+// Whoever links this file has the device `cuda`. It defines one Machine (at the end) and tells the
+// header where it is; nobody includes it.
+//
+// A card has thousands of slow processors instead of a few fast ones. What they run is a *kernel*,
+// a function marked __global__, and each of its *threads* runs it with a number of its own: thread
+// i of an addition adds element i. Threads come in groups, because some things are cheap only among
+// neighbours:
+//
+//     warp     32 threads that take every step together. They can hand values to each other
+//              (a shuffle), and when they read 32 numbers that lie side by side, that is one read.
+//     block    up to 1024 threads on one piece of the card, with a little fast memory that they
+//              share (__shared__). __syncthreads() waits until all of them have come there.
+//     grid     all blocks of a launch. They run in any order and cannot wait for each other.
+//
+// The processor only orders: a launch returns at once, and the card works through its orders one
+// after the other. It waits when it wants to see a number (a copy to the processor).
+//
+// A kernel cannot throw. So everything is checked before a launch, and what CUDA itself has to
+// complain about is thrown as an Error where it is noticed.
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include "minitensor.hpp"
+
+namespace minitensor::on_cuda {
+
+// ---- Asking CUDA --------------------------------------------------------------------------------
+
+inline void check(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) return;
+  cudaGetLastError();  // reported now; without this the next call would report it again
+  throw Error(std::string("CUDA failed to ") + what + ": " + cudaGetErrorString(result) + " (" +
+              cudaGetErrorName(result) + ")");
+}
+inline void check(cublasStatus_t result, const char* what) {
+  if (result == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(std::string("cuBLAS failed to ") + what + ": " + cublasGetStatusString(result));
+}
+
+inline int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();  // no driver is no error: there is no card, then
+  return 0;
+}
+
+// What follows is for this card.
+inline void use(Device device) { check(cudaSetDevice(device.index), "turn to a card"); }
+
+inline void check_exists(Device device) {
+  const int count = device_count();
+  if (device.index < count) return;
+  if (count == 0)
+    throw Error("there is no " + device.text() +
+                ": no NVIDIA GPU, or no driver for it, was found on this machine. Hint: stay on "
+                "\"cpu\"; cuda_is_available() asks beforehand");
+  throw Error("there is no " + device.text() + ": this machine has " + std::to_string(count) +
+              (count == 1 ? " GPU, cuda:0" : " GPUs, from cuda:0 on"));
+}
+
+inline std::string device_name(Device device) {
+  check_exists(device);
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device.index), "ask for a card's name");
+  return properties.name;
+}
+
+inline void synchronize(Device device) {
+  use(device);
+  check(cudaDeviceSynchronize(), "finish its work");
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+//
+// cudaMalloc stops the whole card. cudaMallocAsync takes memory from a pool of the driver, in the
+// order of the work: what one kernel has given back, the next may have. The pool keeps what it was
+// given, as chapter 7's lists do. Not every card has one.
+
+inline bool has_pool(Device device) {
+  static const std::vector<bool> cards = [] {
+    std::vector<bool> found;
+    for (int card = 0; card < device_count(); ++card) {
+      int supported = 0;
+      check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, card),
+            "ask for a pool of memory");
+      found.push_back(supported != 0);
+      if (!supported) continue;
+      cudaMemPool_t pool;
+      std::uint64_t everything = ~std::uint64_t{0};
+      check(cudaDeviceGetDefaultMemPool(&pool, card), "find its pool of memory");
+      check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything),
+            "keep memory in the pool");
+    }
+    return found;
+  }();
+  return cards[device.index];
+}
+
+inline void* try_allocate(Device device, std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t result =
+      has_pool(device) ? cudaMallocAsync(&data, bytes, nullptr) : cudaMalloc(&data, bytes);
+  if (result != cudaErrorMemoryAllocation) check(result, "allocate memory");
+  if (result == cudaSuccess) return data;
+  cudaGetLastError();
+  return nullptr;
+}
+
+inline std::byte* allocate(Device device, std::int64_t bytes) {
+  check_exists(device);
+  use(device);
+  if (bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* data = try_allocate(device, size);
+  if (!data) {  // what waits to be given back may be enough
+    synchronize(device);
+    if (has_pool(device)) {
+      cudaMemPool_t pool;
+      check(cudaDeviceGetDefaultMemPool(&pool, device.index), "find its pool of memory");
+      check(cudaMemPoolTrimTo(pool, 0), "empty its pool of memory");
+    }
+    data = try_allocate(device, size);
+  }
+  if (data) return static_cast<std::byte*>(data);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "ask for its free memory");
+  throw Error(device.text() + " has no memory for " + std::to_string(bytes) + " bytes: " +
+              std::to_string(free) + " of its " + std::to_string(total) +
+              " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
+}
+
+// Called from destructors, which cannot throw: if something is wrong with the card, the next verb
+// will hear of it. (At the end of a program CUDA may be gone before the last tensor.)
+inline void release(Device device, std::byte* data) {
+  if (!data || cudaSetDevice(device.index) != cudaSuccess) return;
+  static_cast<void>(has_pool(device) ? cudaFreeAsync(data, nullptr) : cudaFree(data));
+}
+
+// Memory for the length of a verb.
+inline View temporary(const Shape& shape, DType dtype, Device device, Ref<Storage>& memory) {
+  memory = Storage::make(shape.numel() * bytes_of(dtype), device);
+  return {memory->data, dtype, shape, contiguous_strides(shape), device};
+}
+
+// ---- Launching ----------------------------------------------------------------------------------
+
+// kernel<<<grid, block>>>(arguments...), as a function: any C++ compiler can read it.
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::type_identity_t<Parameters>... arguments) {
+  void* addresses[] = {&arguments...};
+  check(cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr), "launch a kernel");
+}
+
+// As many blocks as n things need, but not without end: a thread takes on more than one thing then.
+inline unsigned blocks_for(std::int64_t n, std::int64_t per_block) {
+  return static_cast<unsigned>(std::min<std::int64_t>((n + per_block - 1) / per_block, 65535));
+}
+
+// ---- Places -------------------------------------------------------------------------------------
+//
+// On the card nobody turns an odometer: thread i asks where element i lies. The walk of chapter 5
+// still helps. It has put the axes in the order of memory and merged those that follow each other,
+// so what is contiguous, or contiguous beside a single number, has one axis and needs no division.
+
+struct Places {
+  Walk walk;
+  std::int64_t n = walk.numel();
+  bool small = false;  // 32 bits are enough to count; divisions are three times as fast then
+  // A number written in the code is in the processor's memory, where the card cannot reach it. It
+  // travels with the launch.
+  alignas(8) std::byte number[Walk::most_views][8] = {};
+};
+
+std::int64_t largest_small = std::numeric_limits<std::int32_t>::max();  // tests make it smaller
+
+inline bool is_number(const View& view) {
+  for (int i = 0; i < view.shape.size(); ++i)
+    if (view.shape[i] != 1 && view.strides[i] != 0) return false;
+  return view.device == cpu && view.shape.numel() > 0;
+}
+
+inline Places places_of(std::initializer_list<const View*> views, int order_by = 0) {
+  Places places{Walk(views, order_by)};
+  places.small = places.n <= largest_small;
+  const Device device = (*views.begin())->device;
+  use(device);
+  int v = 0;
+  for (const View* view : views) {
+    if (is_number(*view)) {
+      std::memcpy(places.number[v], view->data, static_cast<std::size_t>(bytes_of(view->dtype)));
+      places.walk.data[v] = nullptr;
+    } else if (view->device != device && places.n > 0) {
+      throw Error("elements of " + view->device.text() + " in the midst of work on " +
+                  device.text() + ". Hint: move them with .to(\"" + device.text() + "\")");
+    }
+    ++v;
+  }
+  return places;
+}
+
+template <class Index, int views>
+__device__ void step_to(const Walk& walk, Index i, std::byte* (&at)[views]) {
+  for (int axis = walk.axes - 1; axis > 0; --axis) {
+    const Index size = static_cast<Index>(walk.sizes[axis]), above = i / size;
+    const auto digit = static_cast<std::int64_t>(i - above * size);
+    for (int v = 0; v < views; ++v) at[v] += digit * walk.steps[axis][v];
+    i = above;
+  }
+  if (walk.axes > 0)
+    for (int v = 0; v < views; ++v) at[v] += static_cast<std::int64_t>(i) * walk.steps[0][v];
+}
+
+// Where element i of each view lies.
+template <int views>
+__device__ void find(const Places& places, std::int64_t i, std::byte* (&at)[views]) {
+  for (int v = 0; v < views; ++v) {
+    at[v] = places.walk.data[v];
+    if (!at[v]) at[v] = const_cast<std::byte*>(places.number[v]);
+  }
+  if (places.small)
+    step_to(places.walk, static_cast<std::uint32_t>(i), at);
+  else
+    step_to(places.walk, static_cast<std::uint64_t>(i), at);
+}
+
+template <class T>
+__device__ T& element(std::byte* at) {
+  return *reinterpret_cast<T*>(at);
+}
+
+// ---- Element by element -------------------------------------------------------------------------
+
+// The kernel of all that is done element by element. What is done is the body. (__grid_constant__:
+// nobody changes the parameter, so nobody needs a copy.)
+template <class Body>
+__global__ void each(const __grid_constant__ Places places, const Body body) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = first; i < places.n; i += threads) {
+    std::byte* at[Body::views];
+    find(places, i, at);
+    body(at);
+  }
+}
+template <class Body>
+void for_each(std::initializer_list<const View*> views, const Body& body = {}) {
+  const Places places = places_of(views);
+  if (places.n > 0) launch(each<Body>, blocks_for(places.n, 256), 256, places, body);
+}
+
+template <class F, class T>
+struct Map {
+  static constexpr int views = 2;
+  __device__ void operator()(std::byte* const* at) const {
+    element<decltype(F::of(T()))>(at[0]) = F::of(element<T>(at[1]));
+  }
+};
+template <class F, class T>
+struct Zip {
+  static constexpr int views = 3;
+  __device__ void operator()(std::byte* const* at) const {
+    element<decltype(F::of(T(), T()))>(at[0]) = F::of(element<T>(at[1]), element<T>(at[2]));
+  }
+};
+template <class T>
+struct Choose {
+  static constexpr int views = 4;
+  __device__ void operator()(std::byte* const* at) const {
+    element<T>(at[0]) = element<T>(element<bool>(at[1]) ? at[2] : at[3]);
+  }
+};
+template <class Y, class A>
+struct Convert {
+  static constexpr int views = 2;
+  __device__ void operator()(std::byte* const* at) const {
+    element<Y>(at[0]) = converted<Y>(element<A>(at[1]));
+  }
+};
+
+// The tables: a formula's number and a dtype lead to a function that launches its kernel. A formula
+// that folds (it has a Wide) is for reductions alone.
+using Verb1 = void (*)(const View& y, const View& a);
+using Verb2 = void (*)(const View& y, const View& a, const View& b);
+using Verb3 = void (*)(const View& y, const View& a, const View& b, const View& c);
+
+template <class F, class T>
+concept Folds = requires { typename F::template Wide<T>; };
+
+template <class F, class T>
+void map_with(const View& y, const View& a) {
+  for_each<Map<F, T>>({&y, &a});
+}
+template <class F, class T>
+void zip_with(const View& y, const View& a, const View& b) {
+  for_each<Zip<F, T>>({&y, &a, &b});
+}
+template <class T>
+void choose_with(const View& y, const View& condition, const View& a, const View& b) {
+  for_each<Choose<T>>({&y, &condition, &a, &b});
+}
+template <class Y, class A>
+void convert(const View& y, const View& a) {
+  for_each<Convert<Y, A>>({&y, &a});
+}
+
+template <class F, class T>
+constexpr Verb1 map_if_defined() {
+  if constexpr (requires { F::of(T()); }) return map_with<F, T>;
+  return nullptr;
+}
+template <class F, class T>
+constexpr Verb2 zip_if_defined() {
+  if constexpr (!Folds<F, T> && requires { F::of(T(), T()); }) return zip_with<F, T>;
+  return nullptr;
+}
+
+template <class... F>
+constexpr std::array<PerDType<Verb1>, sizeof...(F)> map_table(formula::List<F...>) {
+  return {PerDType<Verb1>{map_if_defined<F, float>(), map_if_defined<F, double>(),
+                          map_if_defined<F, std::int64_t>(), map_if_defined<F, bool>()}...};
+}
+template <class... F>
+constexpr std::array<PerDType<Verb2>, sizeof...(F)> zip_table(formula::List<F...>) {
+  return {PerDType<Verb2>{zip_if_defined<F, float>(), zip_if_defined<F, double>(),
+                          zip_if_defined<F, std::int64_t>(), zip_if_defined<F, bool>()}...};
+}
+
+inline void map(int formula, const View& y, const View& a) {
+  static constexpr auto table = map_table(formula::Every());
+  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a);
+}
+inline void zip(int formula, const View& y, const View& a, const View& b) {
+  static constexpr auto table = zip_table(formula::Every());
+  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a, b);
+}
+inline void choose(const View& y, const View& condition, const View& a, const View& b) {
+  static constexpr PerDType<Verb3> table = {choose_with<float>, choose_with<double>,
+                                            choose_with<std::int64_t>, choose_with<bool>};
+  pick_for(y.dtype, table)(y, condition, a, b);
+}
+
+// ---- Copies -------------------------------------------------------------------------------------
+
+template <class Y>
+constexpr PerDType<Verb1> converting_to = {convert<Y, float>, convert<Y, double>,
+                                           convert<Y, std::int64_t>, convert<Y, bool>};
+
+inline bool is_dense(const View& view) {
+  return view.shape.numel() <= 1 || Walk({&view}).axes == 0 ||
+         view.strides == contiguous_strides(view.shape);
+}
+
+// y = a, from any dtype to any, within a card, between two, to the processor or from it. Only dense
+// memory of one type can travel: what is not is first laid out where it is, and unpacked where it
+// arrives.
+inline void copy(const View& y, const View& a) {
+  if (y.shape.numel() == 0) return;
+  if (y.device == a.device || (y.device != cpu && is_number(a))) {
+    static constexpr PerDType<PerDType<Verb1>> table = {
+        converting_to<float>, converting_to<double>, converting_to<std::int64_t>,
+        converting_to<bool>};
+    return table[static_cast<std::size_t>(y.dtype)][static_cast<std::size_t>(a.dtype)](y, a);
+  }
+  Ref<Storage> memory;
+  if (a.dtype != y.dtype || !is_dense(a)) {
+    const View packed = temporary(a.shape, y.dtype, a.device, memory);
+    minitensor::copy(packed, a);
+    return minitensor::copy(y, packed);
+  }
+  if (!is_dense(y)) {
+    const View packed = temporary(y.shape, y.dtype, y.device, memory);
+    minitensor::copy(packed, a);
+    return minitensor::copy(y, packed);
+  }
+  for (const Device device : {a.device, y.device})
+    if (device != cpu) synchronize(device);
+  check(cudaMemcpy(y.data, a.data, static_cast<std::size_t>(y.shape.numel() * bytes_of(y.dtype)),
+                   cudaMemcpyDefault),
+        "copy");
+}
+
+inline void fill(const View& y, Scalar value) {
+  const Constant number(value, y.dtype, y.shape);
+  minitensor::copy(y, number.view);
+}
+
+// ---- Many numbers into one ----------------------------------------------------------------------
+//
+// Many threads fold a part each, and then the parts are folded. In a warp that goes by shuffles: 16
+// threads take from the 16 others, 8 from 8, and after five steps the first one has it all. The
+// order never depends on who is faster, so a result is the same every time.
+
+template <class V>
+__device__ V shuffle_down(V value, int by) {
+  constexpr std::size_t words = (sizeof(V) + 3) / 4;
+  std::uint32_t word[words] = {};
+  memcpy(word, &value, sizeof value);
+  for (std::uint32_t& w : word) w = __shfl_down_sync(0xffffffffu, w, by);
+  memcpy(&value, word, sizeof value);
+  return value;
+}
+
+// The values of the threads of one row (blockDim.x of them, whole warps), joined. Thread 0 of the
+// row gets the result. A row of more than one warp has the block to itself.
+template <class V, class Join>
+__device__ V fold_row(V value, const V& neutral, Join join) {
+  for (int by = 16; by > 0; by /= 2) value = join(value, shuffle_down(value, by));
+  if (blockDim.x == 32) return value;
+  __shared__ V of_warp[32];
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) of_warp[warp] = value;
+  __syncthreads();
+  value = lane < blockDim.x / 32 ? of_warp[lane] : neutral;
+  __syncthreads();  // everybody has read; another row may come
+  for (int by = 16; by > 0; by /= 2) value = join(value, shuffle_down(value, by));
+  return value;
+}
+
+// Threads for rows of n numbers: a warp for each of eight short ones, the block for a long one.
+inline dim3 block_for_rows(std::int64_t n) { return n <= 512 ? dim3(32, 8) : dim3(256, 1); }
+
+template <class T>
+__device__ void store(std::byte* to, DType dtype, T value) {
+  switch (dtype) {
+    case DType::float32:
+      element<float>(to) = converted<float>(value);
+      break;
+    case DType::float64:
+      element<double>(to) = converted<double>(value);
+      break;
+    case DType::int64:
+      element<std::int64_t>(to) = converted<std::int64_t>(value);
+      break;
+    case DType::boolean:
+      element<bool>(to) = converted<bool>(value);
+  }
+}
+
+// What a reduction knows: for each result (kept) the numbers to fold (reduced). In two walks, view
+// 0 is y and view 1 is a, as in chapter 7. If there are few results, several blocks share the work
+// of one; each has a part of it, and leaves what it finds in `partial`.
+struct Reduction {
+  Places kept, reduced;
+  DType dtype;  // of y
+  std::int64_t part;  // numbers in a part
+  std::byte* partial = nullptr;
+
+  // Where the result goes.
+  template <class Wide>
+  __device__ void finish(std::int64_t result, std::byte* y, Wide value) const {
+    if (partial)
+      element<Wide>(partial + (result * gridDim.y + blockIdx.y) * sizeof(Wide)) = value;
+    else
+      store(y, dtype, value);
+  }
+};
+
+// Along rows: neighbouring threads read neighbouring numbers of the same result.
+template <class F, class T>
+__global__ void fold_rows(const __grid_constant__ Reduction work) {
+  using Wide = typename F::template Wide<T>;
+  constexpr Wide neutral = F::template neutral<Wide>;
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const std::int64_t begin = blockIdx.y * work.part;
+  const std::int64_t end = std::min(begin + work.part, work.reduced.n);
+  for (std::int64_t result = first; result < work.kept.n;
+       result += std::int64_t{gridDim.x} * blockDim.y) {
+    std::byte *place[2], *at[2];
+    find(work.kept, result, place);
+    Wide value = neutral;
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+      find(work.reduced, i, at);
+      const std::byte* here = place[1] + (at[1] - work.reduced.walk.data[1]);
+      value = F::of(value, converted<Wide>(*reinterpret_cast<const T*>(here)));
+    }
+    value = fold_row(value, neutral, [](Wide a, Wide b) { return F::of(a, b); });
+    if (threadIdx.x == 0) work.finish(result, place[0], value);
+  }
+}
+
+// Down columns: neighbouring threads read neighbouring numbers of 32 results. Eight rows of threads
+// take turns, and are joined in shared memory.
+template <class F, class T>
+__global__ void fold_columns(const __grid_constant__ Reduction work) {
+  using Wide = typename F::template Wide<T>;
+  __shared__ Wide of_row[8][32];
+  const std::int64_t begin = blockIdx.y * work.part;
+  const std::int64_t end = std::min(begin + work.part, work.reduced.n);
+  for (std::int64_t first = std::int64_t{blockIdx.x} * 32; first < work.kept.n;
+       first += std::int64_t{gridDim.x} * 32) {
+    const std::int64_t result = first + threadIdx.x;
+    const bool inside = result < work.kept.n;
+    std::byte *place[2], *at[2];
+    find(work.kept, inside ? result : 0, place);
+    Wide value = F::template neutral<Wide>;
+    for (std::int64_t i = begin + threadIdx.y; inside && i < end; i += 8) {
+      find(work.reduced, i, at);
+      const std::byte* here = place[1] + (at[1] - work.reduced.walk.data[1]);
+      value = F::of(value, converted<Wide>(*reinterpret_cast<const T*>(here)));
+    }
+    of_row[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    if (threadIdx.y == 0 && inside) {
+      for (int row = 1; row < 8; ++row) value = F::of(value, of_row[row][threadIdx.x]);
+      work.finish(result, place[0], value);
+    }
+    __syncthreads();
+  }
+}
+
+template <class F, class T>
+void launch_fold(const Reduction& work, std::int64_t parts, bool columns) {
+  const auto in_parts = static_cast<unsigned>(parts);
+  const dim3 block = columns ? dim3(32, 8) : block_for_rows(work.part);
+  const dim3 grid(blocks_for(work.kept.n, columns ? 32 : block.y), in_parts);
+  launch(columns ? fold_columns<F, T> : fold_rows<F, T>, grid, block, work);
+}
+
+template <class F, class T>
+void reduce_with(const View& y, const View& a) {
+  using Wide = typename F::template Wide<T>;
+  if (a.shape.numel() == 0) return minitensor::fill(y, F::template neutral<T>);
+  View onto = y;
+  onto.strides = broadcast_strides(y.shape, y.strides, a.shape);
+  onto.shape = a.shape;
+  const Places places = places_of({&onto, &a}, 1);
+  Reduction work{places, places, y.dtype, 0};
+  Walk &kept = work.kept.walk, &reduced = work.reduced.walk;
+  kept.axes = reduced.axes = 0;
+  for (int axis = 0; axis < places.walk.axes; ++axis) {
+    Walk& part = places.walk.steps[axis][0] == 0 ? reduced : kept;
+    part.insert_axis(part.axes, places.walk.sizes[axis], places.walk.steps[axis]);
+  }
+  work.kept.n = kept.numel();
+  work.reduced.n = reduced.numel();
+  const bool columns = kept.axes > 0 && kept.steps[kept.axes - 1][1] == kept.bytes[1];
+
+  // Enough blocks to keep the card busy, each with enough to do.
+  const std::int64_t groups = columns ? (work.kept.n + 31) / 32 : work.kept.n;
+  const std::int64_t wanted = std::min(1024 / groups, work.reduced.n / 2048);
+  work.part = wanted > 1 ? (work.reduced.n + wanted - 1) / wanted : work.reduced.n;
+  const std::int64_t parts = (work.reduced.n + work.part - 1) / work.part;
+  if (parts == 1) return launch_fold<F, T>(work, 1, columns);
+
+  Ref<Storage> memory;
+  const Shape found(work.kept.n, parts);
+  work.partial = temporary(found, dtype_of<Wide>(), y.device, memory).data;
+  launch_fold<F, T>(work, parts, columns);
+
+  // The same once more, from what the parts have found: a dense matrix, a row for each result.
+  std::int64_t step = parts * static_cast<std::int64_t>(sizeof(Wide));
+  for (int axis = kept.axes - 1; axis >= 0; --axis) {
+    kept.steps[axis][1] = step;
+    step *= kept.sizes[axis];
+  }
+  reduced.axes = 0;
+  const std::int64_t along[Walk::most_views] = {0, sizeof(Wide)};
+  reduced.insert_axis(0, parts, along);
+  kept.data[1] = reduced.data[1] = work.partial;
+  work.partial = nullptr;
+  work.part = work.reduced.n = parts;
+  launch_fold<F, Wide>(work, 1, false);
+}
+
+template <class F, class T>
+constexpr Verb1 reduce_if_defined() {
+  if constexpr (Folds<F, T>)
+    if constexpr (requires(typename F::template Wide<T> w) { F::of(w, w); })
+      return reduce_with<F, T>;
+  return nullptr;
+}
+template <class... F>
+constexpr std::array<PerDType<Verb1>, sizeof...(F)> reduce_table(formula::List<F...>) {
+  return {PerDType<Verb1>{reduce_if_defined<F, float>(), reduce_if_defined<F, double>(),
+                          reduce_if_defined<F, std::int64_t>(), reduce_if_defined<F, bool>()}...};
+}
+inline void reduce(int formula, const View& y, const View& a) {
+  static constexpr auto table = reduce_table(formula::Every());
+  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a);
+}
+
+// ---- The largest, and where it stands -----------------------------------------------------------
+
+template <class T>
+struct Candidate {
+  T value;
+  std::int64_t index;  // -1: nothing yet
+};
+
+// The better of two: NaN before numbers, then what F prefers, then what comes first.
+template <class F, class T>
+__device__ Candidate<T> better(const Candidate<T>& a, const Candidate<T>& b) {
+  if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
+  const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+  if (a_is_nan != b_is_nan) return a_is_nan ? a : b;
+  if (a_is_nan || a.value == b.value) return a.index < b.index ? a : b;
+  return F::of(a.value, b.value) == a.value ? a : b;
+}
+
+// Each line of candidates is a row of threads. Views: value, index, first candidate.
+template <class F, class T>
+__global__ void find_best(const __grid_constant__ Places lines, std::int64_t size,
+                          std::int64_t step) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  for (std::int64_t line = first; line < lines.n; line += std::int64_t{gridDim.x} * blockDim.y) {
+    std::byte* at[3];
+    find(lines, line, at);
+    const Candidate<T> none{T(), -1};
+    Candidate<T> best = none;
+    for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x)
+      best = better<F, T>(best, {element<T>(at[2] + i * step), i});
+    best = fold_row(best, none, better<F, T>);
+    if (threadIdx.x > 0) continue;
+    element<T>(at[0]) = best.value;
+    element<std::int64_t>(at[1]) = best.index;
+  }
+}
+
+template <class F>
+void reduce_arg_with(const View& values, const View& indices, const View& a, int axis) {
+  std::int64_t size = 1, step = 0;
+  View starts = a;
+  if (!a.shape.empty()) {
+    size = a.shape[axis];
+    step = a.strides[axis] * bytes_of(a.dtype);
+    starts.shape[axis] = 1;
+  }
+  const Places lines = places_of({&values, &indices, &starts});
+  if (lines.n == 0) return;
+  const dim3 block = block_for_rows(size);
+  with_type(a.dtype, [&](auto t) {
+    launch(find_best<F, decltype(t)>, blocks_for(lines.n, block.y), block, lines, size, step);
+  });
+}
+inline void reduce_arg(int formula, const View& values, const View& indices, const View& a,
+                       int axis) {
+  if (formula == formula::number_of<formula::Max>)
+    return reduce_arg_with<formula::Max>(values, indices, a, axis);
+  if (formula == formula::number_of<formula::Min>)
+    return reduce_arg_with<formula::Min>(values, indices, a, axis);
+  throw Error("only the largest and the smallest element have a place");
+}
+
+// ---- Matrices -----------------------------------------------------------------------------------
+//
+// Three ways to the same product. NVIDIA's library, cuBLAS, is the one that is used; the two below
+// are here to be read, and for integers, which cuBLAS does not multiply.
+
+// Stacks of matrices: y [n, m] = a [n, k] b [k, m], each with a step down and a step to the right.
+struct Product {
+  Places stacks;  // y, a, b
+  std::int64_t rows, inner, columns;
+  std::int64_t down[3], right[3];
+  DType dtype;
+};
+
+inline Product product_of(const View& y, const View& a, const View& b) {
+  View stacks[] = {y, a, b};
+  for (View& stack : stacks)
+    for (Shape* list : {&stack.shape, &stack.strides})
+      for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
+  Product p{places_of({&stacks[0], &stacks[1], &stacks[2]}), y.shape[-2], a.shape[-1], y.shape[-1],
+            {y.strides[-2], a.strides[-2], b.strides[-2]},
+            {y.strides[-1], a.strides[-1], b.strides[-1]},
+            y.dtype};
+  return p;
+}
+
+// The plain way: a thread for each element of y. Each number of a and b is fetched from the card's
+// large, slow memory as often as it is used.
+template <class T>
+__global__ void multiply_naive(const __grid_constant__ Product p) {
+  using W = wrapping<T>;
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= p.rows * p.columns) return;
+  const std::int64_t row = i / p.columns, column = i % p.columns;
+  for (std::int64_t stack = blockIdx.y; stack < p.stacks.n; stack += gridDim.y) {
+    std::byte* at[3];
+    find(p.stacks, stack, at);
+    const T* a = &element<T>(at[1]) + row * p.down[1];
+    const T* b = &element<T>(at[2]) + column * p.right[2];
+    W sum = 0;
+    for (std::int64_t k = 0; k < p.inner; ++k)
+      sum += static_cast<W>(a[k * p.right[1]]) * static_cast<W>(b[k * p.down[2]]);
+    (&element<T>(at[0]))[row * p.down[0] + column * p.right[0]] = static_cast<T>(sum);
+  }
+}
+
+// In tiles: the 256 threads of a block compute a tile of 16 x 16 elements of y. They fetch a tile
+// of a and one of b together, one number each, into memory that they share, and use each number 16
+// times before they go on to the next tiles.
+constexpr int tile = 16;
+
+template <class T>
+__global__ void multiply_tiled(const __grid_constant__ Product p) {
+  using W = wrapping<T>;
+  __shared__ T left[tile][tile + 1], right[tile][tile + 1];  // + 1: a column lies in many banks
+  const std::int64_t tiles_across = (p.columns + tile - 1) / tile;
+  const std::int64_t row = blockIdx.x / tiles_across * tile + threadIdx.y;
+  const std::int64_t column = blockIdx.x % tiles_across * tile + threadIdx.x;
+  for (std::int64_t stack = blockIdx.y; stack < p.stacks.n; stack += gridDim.y) {
+    std::byte* at[3];
+    find(p.stacks, stack, at);
+    const T *a = &element<T>(at[1]), *b = &element<T>(at[2]);
+    W sum = 0;
+    for (std::int64_t done = 0; done < p.inner; done += tile) {
+      const std::int64_t k = done + threadIdx.x, l = done + threadIdx.y;
+      left[threadIdx.y][threadIdx.x] =
+          row < p.rows && k < p.inner ? a[row * p.down[1] + k * p.right[1]] : T(0);
+      right[threadIdx.y][threadIdx.x] =
+          l < p.inner && column < p.columns ? b[l * p.down[2] + column * p.right[2]] : T(0);
+      __syncthreads();  // the tiles are complete
+      for (int i = 0; i < tile; ++i)
+        sum += static_cast<W>(left[threadIdx.y][i]) * static_cast<W>(right[i][threadIdx.x]);
+      __syncthreads();  // and nobody needs them any more
+    }
+    if (row < p.rows && column < p.columns)
+      (&element<T>(at[0]))[row * p.down[0] + column * p.right[0]] = static_cast<T>(sum);
+  }
+}
+
+// A thread's own connection to cuBLAS, one for each card.
+class Blas {
+ public:
+  static cublasHandle_t on(Device device) {
+    static thread_local Blas blas;
+    cublasHandle_t& handle = blas.handles_[device.index];
+    if (handle) return handle;
+    check(cublasCreate(&handle), "start");
+    // Float32 means float32: TF32 would drop 13 of its 23 bits.
+    check(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "set its precision");
+    return handle;
+  }
+  ~Blas() {
+    for (cublasHandle_t handle : handles_)
+      if (handle) cublasDestroy(handle);
+  }
+
+ private:
+  cublasHandle_t handles_[10] = {};  // "cuda:0" to "cuda:9"
+};
+
+// cuBLAS takes a matrix whose rows or whose columns are dense; the other step is its leading
+// dimension. It thinks in columns, so to it a matrix with dense rows is the transposed one.
+struct BlasMatrix {
+  BlasMatrix(std::int64_t rows, std::int64_t columns, std::int64_t down, std::int64_t right) {
+    const bool by_rows = right == 1 || columns == 1;
+    const std::int64_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    const std::int64_t step = count == 1 ? length : by_rows ? down : right;
+    operation = by_rows ? CUBLAS_OP_N : CUBLAS_OP_T;
+    leading = static_cast<int>(step);
+    fits = (by_rows || down == 1 || rows == 1) && step >= length &&
+           std::max(step, count) <= std::numeric_limits<int>::max();
+  }
+  cublasOperation_t operation;
+  int leading;
+  bool fits;
+};
+
+template <class T>
+void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b, int leading,
+                      Device device) {
+  const cublasHandle_t handle = Blas::on(device);
+  const T one = 1, zero = 0;
+  // The last axis of the stacks goes to cuBLAS in one call; an odometer turns the others.
+  const Walk& walk = p.stacks.walk;
+  const int last = walk.axes - 1;
+  long long steps[3] = {};
+  for (int v = 0; v < 3 && last >= 0; ++v)
+    steps[v] = walk.steps[last][v] / static_cast<long long>(sizeof(T));
+  const int count = last < 0 ? 1 : static_cast<int>(walk.sizes[last]);
+  const int rows = static_cast<int>(p.rows), columns = static_cast<int>(p.columns),
+            inner = static_cast<int>(p.inner);
+  Odometer at(walk, last < 0 ? 0 : 1);
+  do {
+    // y' = b' a': everything transposed, because cuBLAS thinks in columns.
+    const auto gemm = [&](auto function) {
+      return function(handle, b.operation, a.operation, columns, rows, inner, &one,
+                      as<T>(at.data[2]), b.leading, steps[2], as<T>(at.data[1]), a.leading,
+                      steps[1], &zero, as<T>(at.data[0]), leading, steps[0], count);
+    };
+    if constexpr (std::is_same_v<T, float>)
+      check(gemm(cublasSgemmStridedBatched), "multiply");
+    else
+      check(gemm(cublasDgemmStridedBatched), "multiply");
+  } while (at.next());
+}
+
+enum class Way { blas, naive, tiled };
+
+inline void multiply_with_kernel(const Product& p, Way way) {
+  const auto stacks = static_cast<unsigned>(std::min<std::int64_t>(p.stacks.n, 65535));
+  const std::int64_t tiles = (p.rows + tile - 1) / tile * ((p.columns + tile - 1) / tile);
+  const std::int64_t blocks = way == Way::naive ? (p.rows * p.columns + 255) / 256 : tiles;
+  const dim3 grid(static_cast<unsigned>(blocks), stacks);
+  const dim3 block = way == Way::naive ? dim3(256) : dim3(tile, tile);
+  with_type(p.dtype, [&](auto t) {
+    using T = decltype(t);
+    if constexpr (!std::is_same_v<T, bool>)
+      launch(way == Way::naive ? multiply_naive<T> : multiply_tiled<T>, grid, block, p);
+    else
+      throw Error("matmul has no meaning for bool");
+  });
+}
+
+void multiply(const View& y, const View& a, const View& b, Way way) {
+  if (y.shape.numel() == 0) return;
+  if (a.shape[-1] == 0) return minitensor::fill(y, 0);
+  const Product p = product_of(y, a, b);
+  if (way != Way::blas || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
+  const BlasMatrix to(p.rows, p.columns, p.down[0], p.right[0]),
+      left(p.rows, p.inner, p.down[1], p.right[1]), right(p.inner, p.columns, p.down[2], p.right[2]);
+  if (!to.fits || !left.fits || !right.fits || to.operation != CUBLAS_OP_N)
+    return multiply_with_kernel(p, Way::tiled);
+  if (y.dtype == float32)
+    multiply_by_blas<float>(p, left, right, to.leading, y.device);
+  else
+    multiply_by_blas<double>(p, left, right, to.leading, y.device);
+}
+
+inline void matmul(const View& y, const View& a, const View& b) {
+  multiply(y, a, b, Way::blas);
+}
+
+// ---- By index -----------------------------------------------------------------------------------
+
+template <class T>
+struct Gather {
+  static constexpr int views = 3;
+  std::int64_t step;  // along the axis, in elements
+  __device__ void operator()(std::byte* const* at) const {
+    element<T>(at[0]) = (&element<T>(at[1]))[element<std::int64_t>(at[2]) * step];
+  }
+};
+inline void gather(const View& y, const View& a, const View& index, int axis) {
+  const std::int64_t step = a.shape.empty() ? 0 : a.strides[axis];
+  const View zero = at_index_zero(a, axis, y.shape);
+  with_type(y.dtype, [&](auto t) {
+    for_each<Gather<decltype(t)>>({&y, &zero, &index}, {step});
+  });
+}
+
+// An index may come again, so two threads might add to one place at the same time. Adding there one
+// after the other (an atomic addition) would be right, but in another order each time, and sums of
+// floats would differ in their last bits. So one thread adds up all that goes along one line of the
+// axis, in order: as the processor does it, with the processor's results. That suits rows of a
+// table, [tokens, features] along axis 0, with a thread for each feature; a single long line is
+// slow.
+template <class T>
+struct ScatterLine {
+  static constexpr int views = 3;
+  std::int64_t size, y_step, a_step, index_step;
+  __device__ void operator()(std::byte* const* at) const {
+    for (std::int64_t i = 0; i < size; ++i) {
+      const std::int64_t to = element<std::int64_t>(at[2] + i * index_step);
+      T& sum = (&element<T>(at[0]))[to * y_step];
+      sum = formula::Add::of(sum, element<T>(at[1] + i * a_step));
+    }
+  }
+};
+inline void scatter_add(const View& y, const View& a, const View& index, int axis) {
+  if (a.shape.numel() == 0) return;
+  View first = a, first_index = index;
+  std::int64_t size = 1, y_step = 0, a_step = 0, index_step = 0;
+  if (!a.shape.empty()) {
+    size = a.shape[axis];
+    y_step = y.strides[axis];
+    a_step = a.strides[axis] * bytes_of(a.dtype);
+    index_step = index.strides[axis] * bytes_of(int64);
+    first.shape[axis] = first_index.shape[axis] = 1;
+  }
+  const View zero = at_index_zero(y, axis, first.shape);
+  with_type(y.dtype, [&](auto t) {
+    for_each<ScatterLine<decltype(t)>>({&zero, &first, &first_index},
+                                       {size, y_step, a_step, index_step});
+  });
+}
+
+// Every thread that sees an index out of range says where; the smallest place remains.
+__global__ void find_out_of_range(const __grid_constant__ Places places, std::int64_t size,
+                                  unsigned long long* first) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = begin; i < places.n; i += threads) {
+    std::byte* at[1];
+    find(places, i, at);
+    const std::int64_t index = element<std::int64_t>(at[0]);
+    if (index < 0 || index >= size) {
+      atomicMin(first, static_cast<unsigned long long>(i));
+      return;  // what comes later in this thread is no smaller
+    }
+  }
+}
+inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_t& found) {
+  const Places places = places_of({&index});
+  if (places.n == 0) return false;
+  Ref<Storage> memory;
+  const View first = temporary({}, int64, index.device, memory);
+  minitensor::fill(first, -1);  // as an unsigned number the largest there is
+  launch(find_out_of_range, blocks_for(places.n, 256), 256, places, size,
+         as<unsigned long long>(first.data));
+  std::int64_t place = 0;
+  minitensor::copy({as<std::byte>(reinterpret_cast<std::byte*>(&place)), int64, {}, {}, cpu}, first);
+  if (place < 0) return false;
+  View it{places.walk.data[0], int64, {}, {}, index.device};
+  for (int axis = places.walk.axes - 1; axis >= 0; --axis) {
+    it.data += place % places.walk.sizes[axis] * places.walk.steps[axis][0];
+    place /= places.walk.sizes[axis];
+  }
+  minitensor::copy({reinterpret_cast<std::byte*>(&found), int64, {}, {}, cpu}, it);
+  return true;
+}
+
+// ---- Random numbers -----------------------------------------------------------------------------
+//
+// Chapter 12's numbers: block i of a call is a function of i, so a thread computes it alone.
+
+template <class T, class Distribution>
+__global__ void draw(T* y, std::int64_t n, const RandomCall call, const Distribution distribution) {
+  constexpr std::int64_t numbers = std::tuple_size_v<decltype(distribution(RandomBlock{}))>;
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t block = first; block * numbers < n; block += threads) {
+    std::int64_t i = block * numbers;
+    for (const auto number : distribution(call.block(static_cast<std::uint64_t>(block))))
+      if (i < n) y[i++] = static_cast<T>(number);
+  }
+}
+template <class T, class Distribution>
+void fill_random_with(const View& y, const RandomCall& call, const Distribution& distribution) {
+  use(y.device);
+  const std::int64_t n = y.shape.numel();  // a thread makes at least two of them
+  if (n > 0) launch(draw<T, Distribution>, blocks_for(n, 512), 256, as<T>(y.data), n, call,
+                    distribution);
+}
+
+// The distributions have the numbers of their order in chapter 12: 0 uniform in [first, second), 1
+// normal with mean and standard deviation, 2 whole numbers from first to below second (both exact
+// in a double), 3 true with probability first. y is contiguous.
+inline void random(const View& y, int distribution, double first, double second, std::uint64_t seed,
+                   std::uint64_t call) {
+  const RandomCall numbers{seed, call};
+  if (distribution < 2)
+    return visit_floating(y.dtype, [&]<class T>(T) {
+      const T a = static_cast<T>(first), b = static_cast<T>(second);
+      if (distribution == 0)
+        fill_random_with<T>(y, numbers, distribution::Uniform<T>{a, b});
+      else
+        fill_random_with<T>(y, numbers, distribution::Normal<T>{a, b});
+    });
+  with_type(y.dtype, [&]<class T>(T) {
+    if (distribution == 2)
+      fill_random_with<T>(y, numbers,
+                          distribution::Integers(to_integer(first), to_integer(second)));
+    else
+      fill_random_with<T>(y, numbers, distribution::Bernoulli{first});
+  });
+}
+
+// ---- The table ----------------------------------------------------------------------------------
+
+constexpr Machine table = {.name = "cuda",
+                           .allocate = allocate,
+                           .release = release,
+                           .synchronize = synchronize,
+                           .fill = fill,
+                           .copy = copy,
+                           .map = map,
+                           .zip = zip,
+                           .choose = choose,
+                           .reduce = reduce,
+                           .reduce_arg = reduce_arg,
+                           .matmul = matmul,
+                           .gather = gather,
+                           .scatter_add = scatter_add,
+                           .first_out_of_range = first_out_of_range,
+                           .random = random,
+                           .device_count = device_count,
+                           .device_name = device_name};
+
+// Before main begins, the header learns where it is.
+const bool linked = (cuda_machine = &table, true);
+
+}  // namespace minitensor::on_cuda

@@ -1,0 +1,52 @@
+// What a test can ask of the stand-in's card, and what the card refuses:
+//
+//   - memory is exactly as large as it was asked for, and filled with 0xff (NaN, -1): a step beyond
+//     it is found by AddressSanitizer, and what nobody has written shows;
+//   - only kernels and copies may touch it: to the processor it is closed;
+//   - the threads of a block, and the blocks of a grid, run in the order that the test asks for:
+//     what needs a barrier and has none gives different results;
+//   - a barrier (or shuffle) that some threads reach and others do not, or at two places at once,
+//     is an error that names the places.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace card {
+
+enum class Order { forward, backward, shuffled };
+
+struct Settings {
+  Order order = Order::forward;
+  int cards = 2;
+  std::size_t memory = std::size_t{1} << 30;  // of each
+  bool pools = true;
+};
+inline Settings settings;
+
+std::size_t allocations();      // that are alive
+std::int64_t launches();        // so far
+std::size_t bytes_in_use();
+
+using Size = std::array<unsigned, 3>;
+
+// Runs `thread` for each thread of the grid. Returns a cudaError_t.
+int run(Size grid, Size block, const std::function<void()>& thread);
+
+void wait_for_block(const char* file, int line);
+std::uint64_t shuffle_down(unsigned mask, std::uint64_t value, unsigned by, const char* file,
+                           int line);
+
+// While one of these lives, the card's memory is open.
+class Open {
+ public:
+  Open();
+  ~Open();
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+};
+
+}  // namespace card
