@@ -130,8 +130,8 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
   if (data) return static_cast<std::byte*>(data);
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "ask for its free memory");
-  throw Error(device.text() + " has no memory for " + std::to_string(bytes) + " bytes: " +
-              std::to_string(free) + " of its " + std::to_string(total) +
+  throw Error(device.text() + " has no memory for " + std::to_string(bytes) +
+              " bytes: " + std::to_string(free) + " of its " + std::to_string(total) +
               " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
 }
 
@@ -158,9 +158,11 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
   check(cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr), "launch a kernel");
 }
 
+std::int64_t most_blocks = 65535;  // of a launch; tests make it smaller
+
 // As many blocks as n things need, but not without end: a thread takes on more than one thing then.
 inline unsigned blocks_for(std::int64_t n, std::int64_t per_block) {
-  return static_cast<unsigned>(std::min<std::int64_t>((n + per_block - 1) / per_block, 65535));
+  return static_cast<unsigned>(std::min((n + per_block - 1) / per_block, most_blocks));
 }
 
 // ---- Places -------------------------------------------------------------------------------------
@@ -291,7 +293,9 @@ using Verb2 = void (*)(const View& y, const View& a, const View& b);
 using Verb3 = void (*)(const View& y, const View& a, const View& b, const View& c);
 
 template <class F, class T>
-concept Folds = requires { typename F::template Wide<T>; };
+concept Folds = requires {
+  typename F::template Wide<T>;
+};
 
 template <class F, class T>
 void map_with(const View& y, const View& a) {
@@ -363,9 +367,9 @@ inline bool is_dense(const View& view) {
 inline void copy(const View& y, const View& a) {
   if (y.shape.numel() == 0) return;
   if (y.device == a.device || (y.device != cpu && is_number(a))) {
-    static constexpr PerDType<PerDType<Verb1>> table = {
-        converting_to<float>, converting_to<double>, converting_to<std::int64_t>,
-        converting_to<bool>};
+    static constexpr PerDType<PerDType<Verb1>> table = {converting_to<float>, converting_to<double>,
+                                                        converting_to<std::int64_t>,
+                                                        converting_to<bool>};
     return table[static_cast<std::size_t>(y.dtype)][static_cast<std::size_t>(a.dtype)](y, a);
   }
   Ref<Storage> memory;
@@ -448,7 +452,7 @@ __device__ void store(std::byte* to, DType dtype, T value) {
 // of one; each has a part of it, and leaves what it finds in `partial`.
 struct Reduction {
   Places kept, reduced;
-  DType dtype;  // of y
+  DType dtype;        // of y
   std::int64_t part;  // numbers in a part
   std::byte* partial = nullptr;
 
@@ -540,7 +544,9 @@ void reduce_with(const View& y, const View& a) {
   }
   work.kept.n = kept.numel();
   work.reduced.n = reduced.numel();
-  const bool columns = kept.axes > 0 && kept.steps[kept.axes - 1][1] == kept.bytes[1];
+  // A row of a few numbers would leave most of a warp without work.
+  const bool columns =
+      work.reduced.n < 32 || (kept.axes > 0 && kept.steps[kept.axes - 1][1] == kept.bytes[1]);
 
   // Enough blocks to keep the card busy, each with enough to do.
   const std::int64_t groups = columns ? (work.kept.n + 31) / 32 : work.kept.n;
@@ -666,7 +672,10 @@ inline Product product_of(const View& y, const View& a, const View& b) {
   for (View& stack : stacks)
     for (Shape* list : {&stack.shape, &stack.strides})
       for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
-  Product p{places_of({&stacks[0], &stacks[1], &stacks[2]}), y.shape[-2], a.shape[-1], y.shape[-1],
+  Product p{places_of({&stacks[0], &stacks[1], &stacks[2]}),
+            y.shape[-2],
+            a.shape[-1],
+            y.shape[-1],
             {y.strides[-2], a.strides[-2], b.strides[-2]},
             {y.strides[-1], a.strides[-1], b.strides[-1]},
             y.dtype};
@@ -796,10 +805,9 @@ void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b
 enum class Way { blas, naive, tiled };
 
 inline void multiply_with_kernel(const Product& p, Way way) {
-  const auto stacks = static_cast<unsigned>(std::min<std::int64_t>(p.stacks.n, 65535));
   const std::int64_t tiles = (p.rows + tile - 1) / tile * ((p.columns + tile - 1) / tile);
   const std::int64_t blocks = way == Way::naive ? (p.rows * p.columns + 255) / 256 : tiles;
-  const dim3 grid(static_cast<unsigned>(blocks), stacks);
+  const dim3 grid(static_cast<unsigned>(blocks), blocks_for(p.stacks.n, 1));
   const dim3 block = way == Way::naive ? dim3(256) : dim3(tile, tile);
   with_type(p.dtype, [&](auto t) {
     using T = decltype(t);
@@ -816,7 +824,8 @@ void multiply(const View& y, const View& a, const View& b, Way way) {
   const Product p = product_of(y, a, b);
   if (way != Way::blas || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
   const BlasMatrix to(p.rows, p.columns, p.down[0], p.right[0]),
-      left(p.rows, p.inner, p.down[1], p.right[1]), right(p.inner, p.columns, p.down[2], p.right[2]);
+      left(p.rows, p.inner, p.down[1], p.right[1]),
+      right(p.inner, p.columns, p.down[2], p.right[2]);
   if (!to.fits || !left.fits || !right.fits || to.operation != CUBLAS_OP_N)
     return multiply_with_kernel(p, Way::tiled);
   if (y.dtype == float32)
@@ -825,9 +834,7 @@ void multiply(const View& y, const View& a, const View& b, Way way) {
     multiply_by_blas<double>(p, left, right, to.leading, y.device);
 }
 
-inline void matmul(const View& y, const View& a, const View& b) {
-  multiply(y, a, b, Way::blas);
-}
+inline void matmul(const View& y, const View& a, const View& b) { multiply(y, a, b, Way::blas); }
 
 // ---- By index -----------------------------------------------------------------------------------
 
@@ -842,9 +849,7 @@ struct Gather {
 inline void gather(const View& y, const View& a, const View& index, int axis) {
   const std::int64_t step = a.shape.empty() ? 0 : a.strides[axis];
   const View zero = at_index_zero(a, axis, y.shape);
-  with_type(y.dtype, [&](auto t) {
-    for_each<Gather<decltype(t)>>({&y, &zero, &index}, {step});
-  });
+  with_type(y.dtype, [&](auto t) { for_each<Gather<decltype(t)>>({&y, &zero, &index}, {step}); });
 }
 
 // An index may come again, so two threads might add to one place at the same time. Adding there one
@@ -907,7 +912,7 @@ inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_
   launch(find_out_of_range, blocks_for(places.n, 256), 256, places, size,
          as<unsigned long long>(first.data));
   std::int64_t place = 0;
-  minitensor::copy({as<std::byte>(reinterpret_cast<std::byte*>(&place)), int64, {}, {}, cpu}, first);
+  minitensor::copy({reinterpret_cast<std::byte*>(&place), int64, {}, {}, cpu}, first);
   if (place < 0) return false;
   View it{places.walk.data[0], int64, {}, {}, index.device};
   for (int axis = places.walk.axes - 1; axis >= 0; --axis) {
@@ -937,8 +942,8 @@ template <class T, class Distribution>
 void fill_random_with(const View& y, const RandomCall& call, const Distribution& distribution) {
   use(y.device);
   const std::int64_t n = y.shape.numel();  // a thread makes at least two of them
-  if (n > 0) launch(draw<T, Distribution>, blocks_for(n, 512), 256, as<T>(y.data), n, call,
-                    distribution);
+  if (n > 0)
+    launch(draw<T, Distribution>, blocks_for(n, 512), 256, as<T>(y.data), n, call, distribution);
 }
 
 // The distributions have the numbers of their order in chapter 12: 0 uniform in [first, second), 1

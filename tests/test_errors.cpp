@@ -379,7 +379,10 @@ TEST_CASE("a device that is not there is an error in words") {
         "\"cuda:1\"");
   CHECK(error_of([] { return tensor({1.}).to("cuda"); }) ==
         "to: there is no device cuda:0: this program was built without kernels.cu at HERE. Hint: "
-        "stay on \"cpu\"");
+        "stay on \"cpu\", or build with cmake -D MINITENSOR_CUDA=ON");
+  CHECK_FALSE(cuda_is_available());
+  CHECK(device_count() == 0);
+  CHECK(error_of([] { return device_name(); }).find("MINITENSOR_CUDA=ON") != std::string::npos);
   CHECK(error_of([] { return zeros({2}, {.device = cuda}); }).find("zeros: there is no device") ==
         0);
   CHECK(error_of([] { return randn({2}, {.device = cuda}); }).find("randn: there is no") == 0);

@@ -27,8 +27,8 @@ struct Settings {
 };
 inline Settings settings;
 
-std::size_t allocations();      // that are alive
-std::int64_t launches();        // so far
+std::size_t allocations();  // that are alive
+std::int64_t launches();    // so far
 std::size_t bytes_in_use();
 
 using Size = std::array<unsigned, 3>;

@@ -47,17 +47,21 @@ cublasStatus_t gemm(cublasOperation_t on_a, cublasOperation_t on_b, int m, int n
       }
   return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasSgemmStridedBatched(
-    cublasHandle_t, cublasOperation_t on_a, cublasOperation_t on_b, int m, int n, int k,
-    const float* alpha, const float* a, int lda, long long a_step, const float* b, int ldb,
-    long long b_step, const float* beta, float* c, int ldc, long long c_step, int count) {
+inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t on_a,
+                                                cublasOperation_t on_b, int m, int n, int k,
+                                                const float* alpha, const float* a, int lda,
+                                                long long a_step, const float* b, int ldb,
+                                                long long b_step, const float* beta, float* c,
+                                                int ldc, long long c_step, int count) {
   return gemm(on_a, on_b, m, n, k, *alpha, a, lda, a_step, b, ldb, b_step, *beta, c, ldc, c_step,
               count);
 }
-inline cublasStatus_t cublasDgemmStridedBatched(
-    cublasHandle_t, cublasOperation_t on_a, cublasOperation_t on_b, int m, int n, int k,
-    const double* alpha, const double* a, int lda, long long a_step, const double* b, int ldb,
-    long long b_step, const double* beta, double* c, int ldc, long long c_step, int count) {
+inline cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t, cublasOperation_t on_a,
+                                                cublasOperation_t on_b, int m, int n, int k,
+                                                const double* alpha, const double* a, int lda,
+                                                long long a_step, const double* b, int ldb,
+                                                long long b_step, const double* beta, double* c,
+                                                int ldc, long long c_step, int count) {
   return gemm(on_a, on_b, m, n, k, *alpha, a, lda, a_step, b, ldb, b_step, *beta, c, ldc, c_step,
               count);
 }

@@ -95,7 +95,8 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
     const std::tuple<std::decay_t<Parameters>...> copies(
         *static_cast<std::decay_t<Parameters>*>(arguments[i])...);
     const auto thread = [&] { std::apply(kernel, copies); };
-    return static_cast<cudaError_t>(card::run({grid.x, grid.y, grid.z},
-                                              {block.x, block.y, block.z}, thread));
-  }(std::index_sequence_for<Parameters...>());
+    return static_cast<cudaError_t>(
+        card::run({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, thread));
+  }
+  (std::index_sequence_for<Parameters...>());
 }

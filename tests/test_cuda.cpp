@@ -1,0 +1,712 @@
+// kernels.cu against the processor's verbs. The file is compiled as it is, over a card made of one
+// processor core (tests/cuda_on_cpu): what is tested is what its kernels compute, where they read
+// and write, and that no result depends on which thread is faster. It says nothing about speed, and
+// nothing about what nvcc makes of it.
+#include <unistd.h>
+
+#include <sys/wait.h>
+
+#include <set>
+
+#include "tests/cuda_on_cpu/card.hpp"
+#include "tests/cuda_on_cpu/cuda_runtime.h"
+#include "tests/gradient_rows.hpp"
+#include "tests/tensors.hpp"
+
+namespace minitensor::on_cuda {  // in kernels.cu
+extern std::int64_t largest_small, most_blocks;
+enum class Way { blas, naive, tiled };
+void multiply(const View& y, const View& a, const View& b, Way way);
+}  // namespace minitensor::on_cuda
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+constexpr DType dtypes[] = {float32, float64, int64, boolean};
+constexpr card::Order orders[] = {card::Order::forward, card::Order::backward,
+                                  card::Order::shuffled};
+
+// ---- The same elements on both machines ---------------------------------------------------------
+
+enum class Lie { dense, transposed, sliced, repeated };
+constexpr Lie lies[] = {Lie::dense, Lie::transposed, Lie::sliced};
+
+// Numbers that differ from place to place; those of floats have a fraction.
+Tensor pattern(DType dtype, const Shape& shape, int seed) {
+  Tensor x = empty(shape, {.dtype = dtype});
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
+    const std::int64_t n = (i * 7919 + seed * 31) % 23 - 11;
+    with_type(dtype, [&]<class T>(T) {
+      const double value = is_floating(dtype) ? static_cast<double>(n) / 4 : static_cast<double>(n);
+      as<T>(x.elements().data)[i] = std::is_same_v<T, bool> ? n > 0 : static_cast<T>(value);
+    });
+  }
+  return x;
+}
+
+struct Pair {
+  Tensor here, there;                // the views
+  Tensor all_of_here, all_of_there;  // and what they are views of
+};
+
+Tensor view_of(const Tensor& base, Lie lie, const Shape& shape) {
+  Shape back;
+  for (int i = shape.size(); i-- > 0;) back.push_back(i);
+  if (lie == Lie::transposed) return base.permute(back);
+  if (lie == Lie::sliced && !shape.empty()) return base.slice(-1, 1, {}, 2);
+  if (lie == Lie::repeated) return base.expand(shape);
+  return base;
+}
+Pair pair_of(DType dtype, const Shape& shape, Lie lie, int seed) {
+  Shape lying = shape;
+  if (lie == Lie::transposed)
+    for (int i = 0; i < shape.size(); ++i) lying[i] = shape[shape.size() - 1 - i];
+  if (lie == Lie::sliced && !shape.empty()) lying[-1] = shape[-1] * 2 + 1;
+  if (lie == Lie::repeated)
+    for (int i = 0; i < shape.size(); i += 2) lying[i] = std::min(shape[i], std::int64_t{1});
+  Pair pair;
+  pair.all_of_here = pattern(dtype, lying, seed);
+  pair.all_of_there = pair.all_of_here.to(cuda);
+  pair.here = view_of(pair.all_of_here, lie, shape);
+  pair.there = view_of(pair.all_of_there, lie, shape);
+  return pair;
+}
+
+// Empty, or what differs: in what was written and in what must not have been.
+std::string difference_of(const Pair& y, double rtol = 0, double atol = 0) {
+  return difference(y.all_of_there.cpu(), y.all_of_here, rtol, atol);
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {Shape(),        Shape(1),      Shape(0),
+                                         Shape(3, 0, 2), Shape(7),      Shape(1, 6, 1),
+                                         Shape(5, 67),   Shape(300, 3), Shape(2, 3, 4, 5)};
+  return all;
+}
+
+template <class F>
+void in_every_order(F f) {
+  for (const card::Order order : orders) {
+    card::settings.order = order;
+    f();
+  }
+  card::settings.order = card::Order::forward;
+}
+
+template <class... F, class Work>
+void for_every_formula(formula::List<F...>, Work work) {
+  (work.template operator()<F>(), ...);
+}
+
+// ---- Element by element -------------------------------------------------------------------------
+
+TEST_CASE("a map on the card gives what the processor gives, whatever the formula and the layout") {
+  in_every_order([] {
+    for_every_formula(formula::Every(), []<class F>() {
+      for (const DType dtype : dtypes)
+        with_type(dtype, [&]<class T>(T) {
+          if constexpr (requires { F::of(T()); }) {
+            const DType out = dtype_of<decltype(F::of(T()))>();
+            for (const Shape& shape : shapes())
+              for (const Lie to : lies)
+                for (const Lie from : {Lie::dense, Lie::sliced, Lie::repeated}) {
+                  if (shape.numel() > 100 && (to == from || card::settings.order != orders[0]))
+                    continue;
+                  const Pair y = pair_of(out, shape, to, 5), a = pair_of(dtype, shape, from, 1);
+                  mt::map<F>(y.here.elements(), a.here.elements());
+                  mt::map<F>(y.there.elements(), a.there.elements());
+                  CAPTURE(formula::number_of<F>, name_of(dtype), to_string(shape));
+                  CHECK(difference_of(y, 1e-6, 1e-7) == "");
+                }
+          }
+        });
+    });
+  });
+}
+
+TEST_CASE("a zip on the card gives what the processor gives, also beside a plain number") {
+  in_every_order([] {
+    for_every_formula(formula::Every(), []<class F>() {
+      for (const DType dtype : dtypes)
+        with_type(dtype, [&]<class T>(T) {
+          if constexpr (
+              !requires { typename F::template Wide<T>; } && requires { F::of(T(), T()); }) {
+            const DType out = dtype_of<decltype(F::of(T(), T()))>();
+            for (const Shape& shape : shapes())
+              for (const Lie lie : {Lie::transposed, Lie::sliced, Lie::repeated}) {
+                if (shape.numel() > 100 && card::settings.order != orders[0]) continue;
+                const Lie to = lie == Lie::repeated ? Lie::dense : lie;
+                const Pair y = pair_of(out, shape, to, 5), a = pair_of(dtype, shape, Lie::dense, 1),
+                           b = pair_of(dtype, shape, lie, 2);
+                mt::zip<F>(y.here.elements(), a.here.elements(), b.here.elements());
+                mt::zip<F>(y.there.elements(), a.there.elements(), b.there.elements());
+                CAPTURE(formula::number_of<F>, name_of(dtype), to_string(shape));
+                CHECK(difference_of(y, 1e-6, 1e-7) == "");
+                const Constant two(2, dtype, shape);
+                mt::zip<F>(y.here.elements(), two.view, b.here.elements());
+                mt::zip<F>(y.there.elements(), two.view, b.there.elements());
+                CHECK(difference_of(y, 1e-6, 1e-7) == "");
+              }
+          }
+        });
+    });
+  });
+}
+
+TEST_CASE("an operation on the card may write over its own input") {
+  const Pair y = pair_of(float32, {5, 67}, Lie::transposed, 1);
+  for (const Tensor& x : {y.here, y.there})
+    mt::zip<formula::Add>(x.elements(), x.elements(), x.elements());
+  CHECK(difference_of(y) == "");
+}
+
+TEST_CASE("choose on the card takes from one side or the other") {
+  for (const Shape& shape : shapes())
+    for (const DType dtype : dtypes)
+      for (const Lie lie : lies) {
+        const Pair y = pair_of(dtype, shape, lie, 5), c = pair_of(boolean, shape, Lie::sliced, 3),
+                   a = pair_of(dtype, shape, Lie::repeated, 1), b = pair_of(dtype, shape, lie, 2);
+        choose(y.here.elements(), c.here.elements(), a.here.elements(), b.here.elements());
+        choose(y.there.elements(), c.there.elements(), a.there.elements(), b.there.elements());
+        CHECK(difference_of(y) == "");
+      }
+}
+
+TEST_CASE("a copy converts on the card, to the card, from it and between two") {
+  for (const Shape& shape : shapes())
+    for (const DType to : dtypes)
+      for (const DType from : dtypes)
+        for (const Lie lie : lies)
+          for (const Lie from_lie : {Lie::dense, Lie::transposed, Lie::repeated}) {
+            if (shape.numel() > 100 && to != float32 && from != int64) continue;
+            CAPTURE(to_string(shape), name_of(to), name_of(from));
+            const Pair y = pair_of(to, shape, lie, 5), a = pair_of(from, shape, from_lie, 1);
+            copy(y.here.elements(), a.here.elements());
+            copy(y.there.elements(), a.there.elements());
+            CHECK(difference_of(y) == "");
+            const Pair up = pair_of(to, shape, lie, 5);
+            copy(up.there.elements(), a.here.elements());
+            CHECK(difference(up.all_of_there.cpu(), y.all_of_here) == "");
+            copy(up.here.elements(), a.there.elements());
+            CHECK(difference(up.all_of_here, y.all_of_here) == "");
+            const Tensor second = a.there.to("cuda:1");
+            CHECK(second.device() == Device("cuda:1"));
+            CHECK(difference(second.cpu(), a.here) == "");
+          }
+}
+
+TEST_CASE("fill on the card leaves the neighbours alone") {
+  for (const Shape& shape : shapes())
+    for (const DType dtype : dtypes)
+      for (const Lie lie : lies) {
+        const Pair y = pair_of(dtype, shape, lie, 5);
+        fill(y.here.elements(), 3);
+        fill(y.there.elements(), 3);
+        CHECK(difference_of(y) == "");
+      }
+}
+
+TEST_CASE("what needs more than 32 bits to count is found as well") {
+  on_cuda::largest_small = 3;
+  const Pair y = pair_of(float32, {2, 3, 4, 5}, Lie::sliced, 5),
+             a = pair_of(float32, {2, 3, 4, 5}, Lie::transposed, 1),
+             sum = pair_of(float32, {1, 3, 1, 5}, Lie::dense, 2);
+  for (const bool here : {true, false}) {
+    mt::map<formula::Square>((here ? y.here : y.there).elements(),
+                             (here ? a.here : a.there).elements());
+    reduce<formula::Sum>((here ? sum.here : sum.there).elements(),
+                         (here ? a.here : a.there).elements());
+  }
+  on_cuda::largest_small = std::numeric_limits<std::int32_t>::max();
+  CHECK(difference_of(y) == "");
+  CHECK(difference_of(sum, 1e-6) == "");
+}
+
+// ---- Many numbers into one ----------------------------------------------------------------------
+
+template <class F>
+void check_reductions(const std::vector<Shape>& shapes, double rtol, int most_results = 1000) {
+  for (const DType dtype : dtypes)
+    with_type(dtype, [&]<class T>(T) {
+      using Wide = typename F::template Wide<T>;
+      if constexpr (requires(Wide w) { F::of(w, w); })
+        for (const Shape& shape : shapes)
+          for (unsigned axes = 0; axes < 1u << shape.size(); ++axes)
+            for (const Lie lie : lies) {
+              Shape kept = shape;
+              for (int i = 0; i < shape.size(); ++i)
+                if (axes >> i & 1) kept[i] = 1;
+              if (kept.numel() > most_results) continue;
+              const bool sums = std::is_same_v<F, formula::Sum> || std::is_same_v<F, formula::Prod>;
+              const DType out = sums && !is_floating(dtype) ? int64 : dtype;
+              const Pair y = pair_of(out, kept, lie == Lie::sliced ? lie : Lie::dense, 5),
+                         a = pair_of(dtype, shape, lie, 1);
+              reduce<F>(y.here.elements(), a.here.elements());
+              reduce<F>(y.there.elements(), a.there.elements());
+              CAPTURE(formula::number_of<F>, name_of(dtype), to_string(shape), axes);
+              CHECK(difference_of(y, rtol) == "");
+            }
+    });
+}
+
+TEST_CASE("reductions on the card, over every choice of axes") {
+  in_every_order([] {
+    const std::vector<Shape> several = {{}, {0}, {3, 0}, {1}, {70}, {5, 67}, {40, 3}, {2, 3, 4, 5}};
+    check_reductions<formula::Sum>(several, 1e-6);
+    check_reductions<formula::Prod>({{}, {0}, {4, 3}}, 1e-6);
+    check_reductions<formula::Max>(several, 0);
+    check_reductions<formula::Min>({{1}, {33}, {5, 67}}, 0);
+    check_reductions<formula::Any>({{0}, {2, 67}}, 0);
+    check_reductions<formula::All>({{0}, {2, 67}}, 0);
+  });
+}
+
+TEST_CASE("long reductions are shared out among blocks, and put together again") {
+  in_every_order([] {
+    check_reductions<formula::Sum>({{9000}, {2, 5000}, {5000, 3}, {3, 4200, 2}}, 1e-6, 10);
+    check_reductions<formula::Max>({{9000}, {4500, 2}}, 0, 10);
+    check_reductions<formula::All>({{5000}}, 0, 10);
+  });
+}
+
+TEST_CASE("a float32 sum on the card is as exact as on the processor") {
+  const Tensor x = full({100000}, 0.1), there = x.to(cuda);
+  const double exact = 100000 * static_cast<double>(0.1f);
+  CHECK(there.sum().item() == Approx(exact).epsilon(1e-7));
+  CHECK(there.reshape({1000, 100}).sum(0).sum().item() == Approx(exact).epsilon(1e-7));
+  CHECK((tensor({1e8, 1., -1e8}).to(cuda)).sum().item() == 1);
+}
+
+TEST_CASE("the largest on the card is the first of equals, and NaN wins") {
+  in_every_order([] {
+    for (const Shape& shape :
+         {Shape(), Shape(1), Shape(40), Shape(5, 67), Shape(700, 2), Shape(3, 4, 5)})
+      for (const DType dtype : dtypes)
+        for (const Lie lie : lies)
+          for (int axis = 0; axis < std::max(1, shape.size()); ++axis) {
+            Pair a = pair_of(dtype, shape, lie, 1);
+            if (is_floating(dtype) && shape.numel() > 6) {
+              as<float>(a.all_of_here.elements().data)[5] = std::numeric_limits<float>::quiet_NaN();
+              if (dtype == float64) as<double>(a.all_of_here.elements().data)[5] = not_a_number;
+              copy(a.all_of_there.elements(), a.all_of_here.elements());
+            }
+            Shape kept = shape;
+            if (!shape.empty()) kept[axis] = 1;
+            if (kept.numel() > 100) continue;
+            const Pair value = pair_of(dtype, kept, Lie::dense, 5),
+                       index = pair_of(int64, kept, Lie::dense, 6);
+            CAPTURE(to_string(shape), name_of(dtype), axis);
+            reduce_arg<formula::Max>(value.here.elements(), index.here.elements(),
+                                     a.here.elements(), axis);
+            reduce_arg<formula::Max>(value.there.elements(), index.there.elements(),
+                                     a.there.elements(), axis);
+            CHECK(difference_of(value) == "");
+            CHECK(difference_of(index) == "");
+            reduce_arg<formula::Min>(value.here.elements(), index.here.elements(),
+                                     a.here.elements(), axis);
+            reduce_arg<formula::Min>(value.there.elements(), index.there.elements(),
+                                     a.there.elements(), axis);
+            CHECK(difference_of(value) == "");
+            CHECK(difference_of(index) == "");
+          }
+  });
+}
+
+// ---- Matrices -----------------------------------------------------------------------------------
+
+TEST_CASE("matrix products on the card, in three ways") {
+  struct Case {
+    Shape y, a, b;
+  };
+  const std::vector<Case> cases = {{{1, 1}, {1, 1}, {1, 1}},
+                                   {{2, 4}, {2, 3}, {3, 4}},
+                                   {{17, 33}, {17, 20}, {20, 33}},
+                                   {{1, 5}, {1, 40}, {40, 5}},
+                                   {{5, 1}, {5, 7}, {7, 1}},
+                                   {{2, 3}, {2, 0}, {0, 3}},
+                                   {{0, 3}, {0, 2}, {2, 3}},
+                                   {{3, 2, 4}, {3, 2, 5}, {3, 5, 4}},
+                                   {{2, 3, 4, 5}, {2, 3, 4, 6}, {2, 3, 6, 5}},
+                                   {{2, 0, 3}, {2, 0, 3}, {2, 3, 3}}};
+  in_every_order([&] {
+    for (const on_cuda::Way way : {on_cuda::Way::blas, on_cuda::Way::naive, on_cuda::Way::tiled})
+      for (const Case& one : cases)
+        for (const DType dtype : {float32, float64, int64})
+          for (const Lie lie : lies)
+            for (const Lie to : {Lie::dense, Lie::transposed}) {
+              const Pair y = pair_of(dtype, one.y, to, 5), a = pair_of(dtype, one.a, lie, 1),
+                         b = pair_of(dtype, one.b, Lie::dense, 2),
+                         c = pair_of(dtype, one.b, Lie::transposed, 3);
+              CAPTURE(to_string(one.y), name_of(dtype), static_cast<int>(way));
+              for (const Pair& right : {b, c}) {
+                matmul(y.here.elements(), a.here.elements(), right.here.elements());
+                on_cuda::multiply(y.there.elements(), a.there.elements(), right.there.elements(),
+                                  way);
+                CHECK(difference_of(y, 1e-5, 1e-5) == "");
+              }
+            }
+  });
+}
+
+TEST_CASE("a stack of matrices may repeat one of them") {
+  for (const DType dtype : {float32, int64}) {
+    const Tensor a = pattern(dtype, {4, 1, 3, 5}, 1), b = pattern(dtype, {2, 5, 2}, 2);
+    CHECK(difference(a.to(cuda).matmul(b.to(cuda)).cpu(), a.matmul(b), 1e-6) == "");
+    const Tensor t = b.transpose(1, 2);
+    CHECK(difference(t.to(cuda).matmul(a[0].to(cuda).transpose(1, 2)).cpu(),
+                     t.matmul(a[0].transpose(1, 2)), 1e-6) == "");
+  }
+}
+
+TEST_CASE("a thread goes on where a grid has fewer blocks than there is work") {
+  on_cuda::most_blocks = 2;
+  in_every_order([] {
+    const Tensor x = pattern(float32, {30, 100}, 1), there = x.to(cuda);
+    CHECK(difference((there * 2).cpu(), x * 2) == "");
+    CHECK(difference(there.t().contiguous().cpu(), x.t()) == "");
+    CHECK(difference(there.sum(1).cpu(), x.sum(1), 1e-6) == "");
+    CHECK(difference(there.sum(0).cpu(), x.sum(0), 1e-6) == "");
+    const Tensor long_rows = pattern(float32, {5, 700}, 1);
+    CHECK(difference(long_rows.to(cuda).sum(1).cpu(), long_rows.sum(1), 1e-6) == "");
+    CHECK(difference(long_rows.to(cuda).max(1).values.cpu(), long_rows.max(1).values) == "");
+    CHECK(difference(there.max(1).indices.cpu(), x.max(1).indices) == "");
+    const Tensor stacks = pattern(int64, {7, 3, 4}, 1), other = pattern(int64, {7, 4, 5}, 2);
+    CHECK(difference(stacks.to(cuda).matmul(other.to(cuda)).cpu(), stacks.matmul(other)) == "");
+    std::int64_t found = 0;
+    Tensor index = zeros({3000}, {.dtype = int64});
+    index[2900] = 9;
+    index[2950] = 8;
+    CHECK(first_out_of_range(index.to(cuda).elements(), 5, found));
+    CHECK(found == 9);
+    const Tensor here = zeros({5000}), drawn = here.to(cuda);
+    Generator generator(42);
+    fill_uniform(here.elements(), generator, 0, 1);
+    machine(cuda)->random(drawn.elements(), 0, 0, 1, 42, 0);
+    CHECK(difference(drawn.cpu(), here) == "");
+  });
+  on_cuda::most_blocks = 65535;
+}
+
+// ---- By index -----------------------------------------------------------------------------------
+
+TEST_CASE("gather and scatter_add on the card, along every axis, and in the processor's order") {
+  in_every_order([] {
+    for (const Shape& shape : {Shape(), Shape(4), Shape(3, 5), Shape(2, 3, 4)})
+      for (const DType dtype : {float32, float64, int64, boolean})
+        for (const Lie lie : lies)
+          for (int axis = 0; axis < std::max(1, shape.size()); ++axis) {
+            CAPTURE(to_string(shape), name_of(dtype), axis);
+            Shape longer = shape;
+            if (!shape.empty()) longer[axis] = 9;
+            const std::int64_t size = shape.empty() ? 1 : shape[axis];
+            const Tensor index =
+                (pattern(int64, longer, 4) + 11).mul_(size > 0 ? 1 : 0).to(float64);
+            Tensor in_range =
+                (index / static_cast<double>(23) * static_cast<double>(size)).to(int64);
+            const Tensor index_there = in_range.to(cuda);
+            const Pair a = pair_of(dtype, shape, lie, 1), y = pair_of(dtype, longer, Lie::dense, 5);
+            gather(y.here.elements(), a.here.elements(), in_range.elements(), axis);
+            gather(y.there.elements(), a.there.elements(), index_there.elements(), axis);
+            CHECK(difference_of(y) == "");
+            const Pair from = pair_of(dtype, longer, lie, 2), sum = pair_of(dtype, shape, lie, 3);
+            scatter_add(sum.here.elements(), from.here.elements(), in_range.elements(), axis);
+            scatter_add(sum.there.elements(), from.there.elements(), index_there.elements(), axis);
+            CHECK(difference_of(sum) == "");
+          }
+  });
+}
+
+TEST_CASE("the first index out of range is found on the card") {
+  in_every_order([] {
+    std::int64_t found = 77;
+    for (const Lie lie : lies) {
+      const Pair index = pair_of(int64, {30, 21}, lie, 1);
+      std::int64_t want = 0;
+      CHECK_FALSE(first_out_of_range((index.there * 0).elements(), 1, found));
+      REQUIRE(first_out_of_range(index.here.elements(), 5, want));
+      REQUIRE(first_out_of_range(index.there.elements(), 5, found));
+      CHECK(found == want);
+    }
+    CHECK_FALSE(
+        first_out_of_range(zeros({0}, {.dtype = int64, .device = cuda}).elements(), 5, found));
+    CHECK(first_out_of_range(full({}, -3, {.dtype = int64, .device = cuda}).elements(), 5, found));
+    CHECK(found == -3);
+  });
+  CHECK(refused([] { return tensor({1., 2.}).to(cuda).gather(0, tensor({2}).to(cuda)); }));
+}
+
+// ---- Random numbers -----------------------------------------------------------------------------
+
+TEST_CASE("the card draws the processor's numbers") {
+  for (const std::int64_t n : {0, 1, 5, 1003})
+    for (const DType dtype : dtypes) {
+      CAPTURE(n, name_of(dtype));
+      const Tensor here = zeros({n}, {.dtype = dtype}), there = here.to(cuda);
+      const auto draw = [&](int distribution, double first, double second) {
+        machine(cuda)->random(there.elements(), distribution, first, second, 42, 0);
+        return there.cpu();
+      };
+      Generator generator;
+      const auto seeded = [&]() -> Generator& { return generator = Generator(42); };
+      fill_integers(here.elements(), seeded(), -5, 1000003);
+      CHECK(difference(draw(2, -5, 1000003), here) == "");
+      fill_bernoulli(here.elements(), seeded(), 0.3);
+      CHECK(difference(draw(3, 0.3, 0), here) == "");
+      if (!is_floating(dtype)) continue;
+      fill_uniform(here.elements(), seeded(), -1, 3);
+      CHECK(difference(draw(0, -1, 3), here) == "");
+      fill_normal(here.elements(), seeded(), 1, 2);
+      CHECK(difference(draw(1, 1, 2), here, 1e-6, 1e-6) == "");
+    }
+  CHECK(refused([] {
+    return machine(cuda)->random(zeros({3}, {.dtype = int64, .device = cuda}).elements(), 0, 0, 1,
+                                 1, 1),
+           0;
+  }));
+}
+
+// ---- Operations and their gradients -------------------------------------------------------------
+
+Tensor moved_with_layout(const Tensor& x, Device device) {  // `to` makes it dense; this does not
+  const Tensor y = x.to(device);
+  Tensor like = y;
+  if (x.dim() > 1 && !x.is_contiguous()) {
+    Shape back;
+    for (int i = x.dim(); i-- > 0;) back.push_back(i);
+    like = y.permute(back).contiguous().permute(back);
+  }
+  return like.detach().requires_grad_();
+}
+
+TEST_CASE("every operation and its gradients are the same on the card") {
+  using namespace gradient_rows;
+  for (const OperationRow& row : table())
+    for (const std::vector<Shape>& shapes : row.shapes)
+      for (const Layout layout : layouts) {
+        CAPTURE(row.op, to_string(shapes[0]), layout_names[static_cast<int>(layout)]);
+        manual_seed(7);
+        In here, there;
+        for (const Shape& shape : shapes) {
+          here.push_back(input(shape, layout, row));
+          there.push_back(moved_with_layout(here.back(), cuda));
+        }
+        const auto computed = [&](const In& in) {
+          In whole;
+          for (std::size_t i = 0; i < in.size(); ++i) whole.push_back(in[i].expand(shapes[i]));
+          return row.f(whole);
+        };
+        const Tensor y = computed(here), z = computed(there);
+        CHECK(z.device() == cuda);
+        CHECK(difference(z.detach().cpu(), y.detach(), 1e-6, 1e-7) == "");
+        const Tensor seed = pattern(y.dtype(), y.shape(), 3);
+        if (!y.requires_grad()) continue;
+        y.backward(seed);
+        z.backward(seed.to(cuda));
+        for (std::size_t i = 0; i < here.size(); ++i) {
+          CHECK(there[i].grad().device() == cuda);
+          CHECK(difference(there[i].grad().cpu(), here[i].grad(), 1e-6, 1e-7) == "");
+        }
+      }
+}
+
+TEST_CASE("derivatives on the card equal central differences") {
+  using namespace gradient_rows;
+  for (const OperationRow& row : table()) {
+    manual_seed(7);
+    CAPTURE(row.op);
+    In inputs;
+    for (const Shape& shape : row.shapes[0])
+      inputs.push_back(input(shape, Layout::contiguous, row));
+    const auto there = [&](const In& in) {
+      In moved;
+      for (const Tensor& x : in) moved.push_back(x.to(cuda));
+      return row.f(moved).cpu();
+    };
+    CHECK(gradcheck(there, inputs, {.eps = row.eps}));
+  }
+}
+
+TEST_CASE("a training on the card goes as on the processor") {
+  const auto trained = [](Device device) {
+    const Tensor x = pattern(float32, {20, 3}, 1).to(device),
+                 t = pattern(float32, {20, 2}, 2).to(device);
+    const Tensor w = (pattern(float32, {3, 2}, 3) / 10).to(device).detach().requires_grad_();
+    const Tensor b = zeros({2}, {.device = device, .requires_grad = true});
+    optim::SGD optimizer({w, b}, {.lr = 0.05, .momentum = 0.9});
+    for (int step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      mse_loss((x.matmul(w) + b).tanh(), t).backward();
+      optimizer.step();
+    }
+    return cat({w.detach().flatten(), b.detach()}).cpu();
+  };
+  CHECK(difference(trained(cuda), trained(cpu), 1e-5) == "");
+}
+
+// ---- Errors, devices and memory -----------------------------------------------------------------
+
+TEST_CASE("tensors of two devices do not meet, and the message names both") {
+  const Tensor x = tensor({1., 2.}), y = x.to(cuda), z = x.to("cuda:1");
+  CHECK(error_of([&] { return x + y; }) ==
+        "add: the inputs are on different devices: cpu and cuda:0 at HERE. Hint: move one of them "
+        "with .to(\"cpu\")");
+  CHECK(error_of([&] { return y * z; }).find("cuda:0 and cuda:1") != std::string::npos);
+  CHECK(error_of(
+            [&] { return mt::zip<formula::Add>(y.elements(), y.elements(), x.elements()), 0; }) ==
+        "elements of cpu in the midst of work on cuda:0. Hint: move them with .to(\"cuda:0\")");
+}
+
+TEST_CASE("the cards can be counted and have names, and one too many is refused") {
+  CHECK(cuda_is_available());
+  CHECK(device_count() == 2);
+  CHECK(device_name() == "stand-in 0");
+  CHECK(device_name("cuda:1") == "stand-in 1");
+  CHECK(device_name(cpu) == "cpu");
+  CHECK(error_of([] { return tensor({1.}).to("cuda:2"); }) ==
+        "there is no cuda:2: this machine has 2 GPUs, from cuda:0 on");
+}
+
+TEST_CASE("a machine without a card says so") {
+  card::settings.cards = 0;
+  CHECK_FALSE(cuda_is_available());
+  CHECK(device_count() == 0);
+  CHECK(error_of([] { return tensor({1.}).to(cuda); }) ==
+        "there is no cuda:0: no NVIDIA GPU, or no driver for it, was found on this machine. Hint: "
+        "stay on \"cpu\"; cuda_is_available() asks beforehand");
+  card::settings.cards = 2;
+}
+
+TEST_CASE("without memory the message says how much was asked for and how much is free") {
+  const std::size_t in_use = card::bytes_in_use();
+  card::settings.memory = in_use + 1000;
+  CHECK(error_of([] { return zeros({1024}, {.device = cuda}); }) ==
+        "cuda:0 has no memory for 4096 bytes: 1000 of its " + std::to_string(in_use + 1000) +
+            " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
+  card::settings.memory = std::size_t{1} << 30;
+  CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
+}
+
+TEST_CASE("what a tensor has taken it gives back") {
+  const std::size_t before = card::allocations();
+  {
+    const Tensor x = pattern(float32, {50, 60}, 1).to(cuda).requires_grad_();
+    (x.t().matmul(x) * 2).softmax(1).sum().backward();
+    CHECK(card::allocations() > before);
+  }
+  CHECK(card::allocations() == before);
+}
+
+TEST_CASE("an operation on nothing launches nothing") {
+  const Tensor x = zeros({3, 0}, {.device = cuda});
+  const std::int64_t before = card::launches();
+  CHECK((x + x).exp().shape() == Shape(3, 0));
+  CHECK(x.t().matmul(zeros({3, 0}, {.device = cuda})).shape() == Shape(0, 0));
+  CHECK(card::launches() == before);
+}
+
+// ---- The stand-in can fail ----------------------------------------------------------------------
+//
+// A test is worth what it catches: here are kernels with a fault each.
+
+// What a child process that runs f writes to stderr before it dies; "lived" if it does not.
+std::string death_of(const std::function<void()>& f) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    f();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char piece[4096];
+  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;)
+    text.append(piece, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "lived" : text;
+}
+
+template <class... P>
+cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 block,
+                  std::type_identity_t<P>... arguments) {
+  void* addresses[] = {&arguments...};
+  return cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr);
+}
+
+__global__ void write_all(float* y, int n, int beyond) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n + beyond) y[i] = static_cast<float>(i);
+}
+
+TEST_CASE("a write beyond an allocation is caught, and so is a step of the processor into it") {
+#if defined(__SANITIZE_ADDRESS__)
+  const Tensor y = zeros({100}, {.device = cuda});
+  float* data = as<float>(y.elements().data);
+  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 0); }) == "lived");
+  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 1); }).find("AddressSanitizer") !=
+        std::string::npos);
+  CHECK(death_of([&] { data[3] = 1; }).find("AddressSanitizer") != std::string::npos);
+#else
+  std::cout << "skipped: the address sanitizer is off\n";
+#endif
+}
+
+TEST_CASE("an element that nobody has written shows, and so does a grid that is too small") {
+  const Tensor y = empty({100}, {.device = cuda});
+  start(write_all, 1, 64, as<float>(y.elements().data), 100, 0);
+  CHECK(difference(y.cpu(), arange(100).to(float32)).find("element 64 is") == 0);
+  CHECK(start(write_all, 0, 64, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
+  CHECK(start(write_all, 1, 1025, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
+  cudaGetLastError();
+}
+
+template <bool barrier>
+__global__ void turn_round(float* y) {
+  __shared__ float line[64];
+  line[threadIdx.x] = static_cast<float>(threadIdx.x + 64 * blockIdx.x);
+  if (barrier) __syncthreads();
+  y[threadIdx.x + 64 * blockIdx.x] = line[63 - threadIdx.x];
+  if (barrier) __syncthreads();
+}
+
+TEST_CASE("a barrier that is missing changes the result with the order of the threads") {
+  const auto results = [](void (*kernel)(float*)) {
+    std::set<Values> found;
+    in_every_order([&] {
+      const Tensor y = zeros({128}, {.device = cuda});
+      start(kernel, 2, 64, as<float>(y.elements().data));
+      found.insert(values(y));
+    });
+    return found.size();
+  };
+  CHECK(results(turn_round<true>) == 1);
+  CHECK(results(turn_round<false>) > 1);
+}
+
+__global__ void wait_by_halves(int how) {
+  if (how == 0 && threadIdx.x < 5) return;
+  if (how == 1 && threadIdx.x < 5) __syncthreads();
+  if (how == 2 && threadIdx.x >= 5) __shfl_down_sync(0xffffffffu, 1, 1);
+  __syncthreads();
+}
+
+TEST_CASE("a barrier that not all threads reach is reported, with the places") {
+  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);
+  for (const int how : {0, 1, 2}) {
+    CAPTURE(how);
+    const cudaError_t error = start(wait_by_halves, 1, 64, how);
+    CHECK(error == cudaErrorLaunchFailure);
+    const std::string text = cudaGetErrorString(error);
+    CHECK(text.find("not all threads of a block come to the same place") == 0);
+    CHECK(text.find("test_cuda.cpp:") != std::string::npos);
+    cudaGetLastError();
+  }
+  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);  // and the card goes on
+}
+
+}  // namespace
