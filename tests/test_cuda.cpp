@@ -1,15 +1,11 @@
 // kernels.cu against the processor's verbs. The file is compiled as it is, over a card made of one
 // processor core (tests/cuda_on_cpu): what is tested is what its kernels compute, where they read
 // and write, and that no result depends on which thread is faster. It says nothing about speed, and
-// nothing about what nvcc makes of it.
-#include <unistd.h>
-
-#include <sys/wait.h>
-
-#include <set>
-
+// nothing about what nvcc makes of it. With -D ON_A_GPU the same tests run on a real card
+// (tests/gpu_check.sh).
+#if !defined(ON_A_GPU)
 #include "tests/cuda_on_cpu/card.hpp"
-#include "tests/cuda_on_cpu/cuda_runtime.h"
+#endif
 #include "tests/gradient_rows.hpp"
 #include "tests/tensors.hpp"
 
@@ -25,8 +21,27 @@ using namespace mt;
 using namespace tensors;
 
 constexpr DType dtypes[] = {float32, float64, int64, boolean};
-constexpr card::Order orders[] = {card::Order::forward, card::Order::backward,
-                                  card::Order::shuffled};
+
+// A real card runs its threads in an order of its own, and its exp and pow may differ from the
+// processor's in the last bits.
+#if defined(ON_A_GPU)
+constexpr double close = 1e-5;
+bool first_order() { return true; }
+template <class F>
+void in_every_order(F f) {
+  f();
+}
+#else
+constexpr double close = 1e-6;
+bool first_order() { return card::settings.order == card::Order::forward; }
+template <class F>
+void in_every_order(F f) {
+  for (const auto order : {card::Order::backward, card::Order::shuffled, card::Order::forward}) {
+    card::settings.order = order;
+    f();
+  }
+}
+#endif
 
 // ---- The same elements on both machines ---------------------------------------------------------
 
@@ -86,15 +101,6 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-template <class F>
-void in_every_order(F f) {
-  for (const card::Order order : orders) {
-    card::settings.order = order;
-    f();
-  }
-  card::settings.order = card::Order::forward;
-}
-
 template <class... F, class Work>
 void for_every_formula(formula::List<F...>, Work work) {
   (work.template operator()<F>(), ...);
@@ -112,13 +118,12 @@ TEST_CASE("a map on the card gives what the processor gives, whatever the formul
             for (const Shape& shape : shapes())
               for (const Lie to : lies)
                 for (const Lie from : {Lie::dense, Lie::sliced, Lie::repeated}) {
-                  if (shape.numel() > 100 && (to == from || card::settings.order != orders[0]))
-                    continue;
+                  if (shape.numel() > 100 && (to == from || !first_order())) continue;
                   const Pair y = pair_of(out, shape, to, 5), a = pair_of(dtype, shape, from, 1);
                   mt::map<F>(y.here.elements(), a.here.elements());
                   mt::map<F>(y.there.elements(), a.there.elements());
                   CAPTURE(formula::number_of<F>, name_of(dtype), to_string(shape));
-                  CHECK(difference_of(y, 1e-6, 1e-7) == "");
+                  CHECK(difference_of(y, close, 1e-7) == "");
                 }
           }
         });
@@ -136,18 +141,18 @@ TEST_CASE("a zip on the card gives what the processor gives, also beside a plain
             const DType out = dtype_of<decltype(F::of(T(), T()))>();
             for (const Shape& shape : shapes())
               for (const Lie lie : {Lie::transposed, Lie::sliced, Lie::repeated}) {
-                if (shape.numel() > 100 && card::settings.order != orders[0]) continue;
+                if (shape.numel() > 100 && !first_order()) continue;
                 const Lie to = lie == Lie::repeated ? Lie::dense : lie;
                 const Pair y = pair_of(out, shape, to, 5), a = pair_of(dtype, shape, Lie::dense, 1),
                            b = pair_of(dtype, shape, lie, 2);
                 mt::zip<F>(y.here.elements(), a.here.elements(), b.here.elements());
                 mt::zip<F>(y.there.elements(), a.there.elements(), b.there.elements());
                 CAPTURE(formula::number_of<F>, name_of(dtype), to_string(shape));
-                CHECK(difference_of(y, 1e-6, 1e-7) == "");
+                CHECK(difference_of(y, close, 1e-7) == "");
                 const Constant two(2, dtype, shape);
                 mt::zip<F>(y.here.elements(), two.view, b.here.elements());
                 mt::zip<F>(y.there.elements(), two.view, b.there.elements());
-                CHECK(difference_of(y, 1e-6, 1e-7) == "");
+                CHECK(difference_of(y, close, 1e-7) == "");
               }
           }
         });
@@ -191,6 +196,7 @@ TEST_CASE("a copy converts on the card, to the card, from it and between two") {
             CHECK(difference(up.all_of_there.cpu(), y.all_of_here) == "");
             copy(up.here.elements(), a.there.elements());
             CHECK(difference(up.all_of_here, y.all_of_here) == "");
+            if (device_count() < 2) continue;
             const Tensor second = a.there.to("cuda:1");
             CHECK(second.device() == Device("cuda:1"));
             CHECK(difference(second.cpu(), a.here) == "");
@@ -221,7 +227,7 @@ TEST_CASE("what needs more than 32 bits to count is found as well") {
   }
   on_cuda::largest_small = std::numeric_limits<std::int32_t>::max();
   CHECK(difference_of(y) == "");
-  CHECK(difference_of(sum, 1e-6) == "");
+  CHECK(difference_of(sum, close) == "");
 }
 
 // ---- Many numbers into one ----------------------------------------------------------------------
@@ -254,8 +260,8 @@ void check_reductions(const std::vector<Shape>& shapes, double rtol, int most_re
 TEST_CASE("reductions on the card, over every choice of axes") {
   in_every_order([] {
     const std::vector<Shape> several = {{}, {0}, {3, 0}, {1}, {70}, {5, 67}, {40, 3}, {2, 3, 4, 5}};
-    check_reductions<formula::Sum>(several, 1e-6);
-    check_reductions<formula::Prod>({{}, {0}, {4, 3}}, 1e-6);
+    check_reductions<formula::Sum>(several, close);
+    check_reductions<formula::Prod>({{}, {0}, {4, 3}}, close);
     check_reductions<formula::Max>(several, 0);
     check_reductions<formula::Min>({{1}, {33}, {5, 67}}, 0);
     check_reductions<formula::Any>({{0}, {2, 67}}, 0);
@@ -265,7 +271,7 @@ TEST_CASE("reductions on the card, over every choice of axes") {
 
 TEST_CASE("long reductions are shared out among blocks, and put together again") {
   in_every_order([] {
-    check_reductions<formula::Sum>({{9000}, {2, 5000}, {5000, 3}, {3, 4200, 2}}, 1e-6, 10);
+    check_reductions<formula::Sum>({{9000}, {2, 5000}, {5000, 3}, {3, 4200, 2}}, close, 10);
     check_reductions<formula::Max>({{9000}, {4500, 2}}, 0, 10);
     check_reductions<formula::All>({{5000}}, 0, 10);
   });
@@ -353,10 +359,10 @@ TEST_CASE("matrix products on the card, in three ways") {
 TEST_CASE("a stack of matrices may repeat one of them") {
   for (const DType dtype : {float32, int64}) {
     const Tensor a = pattern(dtype, {4, 1, 3, 5}, 1), b = pattern(dtype, {2, 5, 2}, 2);
-    CHECK(difference(a.to(cuda).matmul(b.to(cuda)).cpu(), a.matmul(b), 1e-6) == "");
+    CHECK(difference(a.to(cuda).matmul(b.to(cuda)).cpu(), a.matmul(b), close) == "");
     const Tensor t = b.transpose(1, 2);
     CHECK(difference(t.to(cuda).matmul(a[0].to(cuda).transpose(1, 2)).cpu(),
-                     t.matmul(a[0].transpose(1, 2)), 1e-6) == "");
+                     t.matmul(a[0].transpose(1, 2)), close) == "");
   }
 }
 
@@ -366,10 +372,10 @@ TEST_CASE("a thread goes on where a grid has fewer blocks than there is work") {
     const Tensor x = pattern(float32, {30, 100}, 1), there = x.to(cuda);
     CHECK(difference((there * 2).cpu(), x * 2) == "");
     CHECK(difference(there.t().contiguous().cpu(), x.t()) == "");
-    CHECK(difference(there.sum(1).cpu(), x.sum(1), 1e-6) == "");
-    CHECK(difference(there.sum(0).cpu(), x.sum(0), 1e-6) == "");
+    CHECK(difference(there.sum(1).cpu(), x.sum(1), close) == "");
+    CHECK(difference(there.sum(0).cpu(), x.sum(0), close) == "");
     const Tensor long_rows = pattern(float32, {5, 700}, 1);
-    CHECK(difference(long_rows.to(cuda).sum(1).cpu(), long_rows.sum(1), 1e-6) == "");
+    CHECK(difference(long_rows.to(cuda).sum(1).cpu(), long_rows.sum(1), close) == "");
     CHECK(difference(long_rows.to(cuda).max(1).values.cpu(), long_rows.max(1).values) == "");
     CHECK(difference(there.max(1).indices.cpu(), x.max(1).indices) == "");
     const Tensor stacks = pattern(int64, {7, 3, 4}, 1), other = pattern(int64, {7, 4, 5}, 2);
@@ -458,7 +464,7 @@ TEST_CASE("the card draws the processor's numbers") {
       fill_uniform(here.elements(), seeded(), -1, 3);
       CHECK(difference(draw(0, -1, 3), here) == "");
       fill_normal(here.elements(), seeded(), 1, 2);
-      CHECK(difference(draw(1, 1, 2), here, 1e-6, 1e-6) == "");
+      CHECK(difference(draw(1, 1, 2), here, close, close) == "");
     }
   CHECK(refused([] {
     return machine(cuda)->random(zeros({3}, {.dtype = int64, .device = cuda}).elements(), 0, 0, 1,
@@ -499,14 +505,14 @@ TEST_CASE("every operation and its gradients are the same on the card") {
         };
         const Tensor y = computed(here), z = computed(there);
         CHECK(z.device() == cuda);
-        CHECK(difference(z.detach().cpu(), y.detach(), 1e-6, 1e-7) == "");
+        CHECK(difference(z.detach().cpu(), y.detach(), close, 1e-7) == "");
         const Tensor seed = pattern(y.dtype(), y.shape(), 3);
         if (!y.requires_grad()) continue;
         y.backward(seed);
         z.backward(seed.to(cuda));
         for (std::size_t i = 0; i < here.size(); ++i) {
           CHECK(there[i].grad().device() == cuda);
-          CHECK(difference(there[i].grad().cpu(), here[i].grad(), 1e-6, 1e-7) == "");
+          CHECK(difference(there[i].grad().cpu(), here[i].grad(), close, 1e-7) == "");
         }
       }
 }
@@ -545,168 +551,16 @@ TEST_CASE("a training on the card goes as on the processor") {
   CHECK(difference(trained(cuda), trained(cpu), 1e-5) == "");
 }
 
-// ---- Errors, devices and memory -----------------------------------------------------------------
+// ---- Errors -----------------------------------------------------------------
 
 TEST_CASE("tensors of two devices do not meet, and the message names both") {
-  const Tensor x = tensor({1., 2.}), y = x.to(cuda), z = x.to("cuda:1");
+  const Tensor x = tensor({1., 2.}), y = x.to(cuda);
   CHECK(error_of([&] { return x + y; }) ==
         "add: the inputs are on different devices: cpu and cuda:0 at HERE. Hint: move one of them "
         "with .to(\"cpu\")");
-  CHECK(error_of([&] { return y * z; }).find("cuda:0 and cuda:1") != std::string::npos);
   CHECK(error_of(
             [&] { return mt::zip<formula::Add>(y.elements(), y.elements(), x.elements()), 0; }) ==
         "elements of cpu in the midst of work on cuda:0. Hint: move them with .to(\"cuda:0\")");
-}
-
-TEST_CASE("the cards can be counted and have names, and one too many is refused") {
-  CHECK(cuda_is_available());
-  CHECK(device_count() == 2);
-  CHECK(device_name() == "stand-in 0");
-  CHECK(device_name("cuda:1") == "stand-in 1");
-  CHECK(device_name(cpu) == "cpu");
-  CHECK(error_of([] { return tensor({1.}).to("cuda:2"); }) ==
-        "there is no cuda:2: this machine has 2 GPUs, from cuda:0 on");
-}
-
-TEST_CASE("a machine without a card says so") {
-  card::settings.cards = 0;
-  CHECK_FALSE(cuda_is_available());
-  CHECK(device_count() == 0);
-  CHECK(error_of([] { return tensor({1.}).to(cuda); }) ==
-        "there is no cuda:0: no NVIDIA GPU, or no driver for it, was found on this machine. Hint: "
-        "stay on \"cpu\"; cuda_is_available() asks beforehand");
-  card::settings.cards = 2;
-}
-
-TEST_CASE("without memory the message says how much was asked for and how much is free") {
-  const std::size_t in_use = card::bytes_in_use();
-  card::settings.memory = in_use + 1000;
-  CHECK(error_of([] { return zeros({1024}, {.device = cuda}); }) ==
-        "cuda:0 has no memory for 4096 bytes: 1000 of its " + std::to_string(in_use + 1000) +
-            " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
-  card::settings.memory = std::size_t{1} << 30;
-  CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
-}
-
-TEST_CASE("what a tensor has taken it gives back") {
-  const std::size_t before = card::allocations();
-  {
-    const Tensor x = pattern(float32, {50, 60}, 1).to(cuda).requires_grad_();
-    (x.t().matmul(x) * 2).softmax(1).sum().backward();
-    CHECK(card::allocations() > before);
-  }
-  CHECK(card::allocations() == before);
-}
-
-TEST_CASE("an operation on nothing launches nothing") {
-  const Tensor x = zeros({3, 0}, {.device = cuda});
-  const std::int64_t before = card::launches();
-  CHECK((x + x).exp().shape() == Shape(3, 0));
-  CHECK(x.t().matmul(zeros({3, 0}, {.device = cuda})).shape() == Shape(0, 0));
-  CHECK(card::launches() == before);
-}
-
-// ---- The stand-in can fail ----------------------------------------------------------------------
-//
-// A test is worth what it catches: here are kernels with a fault each.
-
-// What a child process that runs f writes to stderr before it dies; "lived" if it does not.
-std::string death_of(const std::function<void()>& f) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    f();
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string text;
-  char piece[4096];
-  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;)
-    text.append(piece, static_cast<std::size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "lived" : text;
-}
-
-template <class... P>
-cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 block,
-                  std::type_identity_t<P>... arguments) {
-  void* addresses[] = {&arguments...};
-  return cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr);
-}
-
-__global__ void write_all(float* y, int n, int beyond) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < n + beyond) y[i] = static_cast<float>(i);
-}
-
-TEST_CASE("a write beyond an allocation is caught, and so is a step of the processor into it") {
-#if defined(__SANITIZE_ADDRESS__)
-  const Tensor y = zeros({100}, {.device = cuda});
-  float* data = as<float>(y.elements().data);
-  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 0); }) == "lived");
-  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 1); }).find("AddressSanitizer") !=
-        std::string::npos);
-  CHECK(death_of([&] { data[3] = 1; }).find("AddressSanitizer") != std::string::npos);
-#else
-  std::cout << "skipped: the address sanitizer is off\n";
-#endif
-}
-
-TEST_CASE("an element that nobody has written shows, and so does a grid that is too small") {
-  const Tensor y = empty({100}, {.device = cuda});
-  start(write_all, 1, 64, as<float>(y.elements().data), 100, 0);
-  CHECK(difference(y.cpu(), arange(100).to(float32)).find("element 64 is") == 0);
-  CHECK(start(write_all, 0, 64, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
-  CHECK(start(write_all, 1, 1025, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
-  cudaGetLastError();
-}
-
-template <bool barrier>
-__global__ void turn_round(float* y) {
-  __shared__ float line[64];
-  line[threadIdx.x] = static_cast<float>(threadIdx.x + 64 * blockIdx.x);
-  if (barrier) __syncthreads();
-  y[threadIdx.x + 64 * blockIdx.x] = line[63 - threadIdx.x];
-  if (barrier) __syncthreads();
-}
-
-TEST_CASE("a barrier that is missing changes the result with the order of the threads") {
-  const auto results = [](void (*kernel)(float*)) {
-    std::set<Values> found;
-    in_every_order([&] {
-      const Tensor y = zeros({128}, {.device = cuda});
-      start(kernel, 2, 64, as<float>(y.elements().data));
-      found.insert(values(y));
-    });
-    return found.size();
-  };
-  CHECK(results(turn_round<true>) == 1);
-  CHECK(results(turn_round<false>) > 1);
-}
-
-__global__ void wait_by_halves(int how) {
-  if (how == 0 && threadIdx.x < 5) return;
-  if (how == 1 && threadIdx.x < 5) __syncthreads();
-  if (how == 2 && threadIdx.x >= 5) __shfl_down_sync(0xffffffffu, 1, 1);
-  __syncthreads();
-}
-
-TEST_CASE("a barrier that not all threads reach is reported, with the places") {
-  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);
-  for (const int how : {0, 1, 2}) {
-    CAPTURE(how);
-    const cudaError_t error = start(wait_by_halves, 1, 64, how);
-    CHECK(error == cudaErrorLaunchFailure);
-    const std::string text = cudaGetErrorString(error);
-    CHECK(text.find("not all threads of a block come to the same place") == 0);
-    CHECK(text.find("test_cuda.cpp:") != std::string::npos);
-    cudaGetLastError();
-  }
-  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);  // and the card goes on
 }
 
 }  // namespace

@@ -82,6 +82,14 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
         if (sources.count(include) != 0) sentences.push_back("minitensor.hpp includes " + include);
       continue;
     }
+    if (path == "kernels.cu") {
+      for (const std::string& include : includes_of(text))
+        if (sources.count(include) != 0 && !is_tensor(include))
+          sentences.push_back("kernels.cu includes " + include);
+      continue;
+    }
+    if (includes_of(text).count("kernels.cu") != 0)
+      sentences.push_back(path + " includes kernels.cu, which is to be linked");
     if (path.rfind("viewer/", 0) != 0) continue;
     const std::string stem = fs::path(path).stem().string();
     auto layer = std::find_if(layers.begin(), layers.end(),
@@ -107,7 +115,8 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
 Sources the_sources() {
   Sources sources;
   const fs::path root = SOURCE_DIRECTORY;
-  sources["minitensor.hpp"] = shell::read_file(root / "minitensor.hpp");
+  for (const char* file : {"minitensor.hpp", "kernels.cu"})
+    sources[file] = shell::read_file(root / file);
   for (const char* folder : {"viewer", "lessons"})
     for (const auto& entry : fs::directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
@@ -130,10 +139,14 @@ TEST_CASE("a forbidden edge is found, also through another file") {
       {"viewer/theme.hpp", "#include <imgui.h>\n"},
       {"viewer/timeline.cpp", "#include \"lessons/words.hpp\"\n"},
       {"lessons/words.hpp", "#include \"minitensor.hpp\"\n"},
+      {"lessons/18_gpu.cpp", "#include \"kernels.cu\"\n"},
+      {"kernels.cu", "#include \"minitensor.hpp\"\n#include \"viewer/trace.hpp\"\n"},
       {"viewer/newcomer.cpp", ""},
       {"viewer/layout.cpp", "#include \"scene.hpp\"\n"},
   };
   const std::vector<std::string> expected = {
+      "kernels.cu includes viewer/trace.hpp",
+      "lessons/18_gpu.cpp includes kernels.cu, which is to be linked",
       "minitensor.hpp includes viewer/trace.hpp",
       "viewer/layout.cpp includes scene.hpp without its folder",
       "viewer/newcomer.cpp belongs to no layer",

@@ -1,0 +1,184 @@
+// What belongs to the card itself: how many there are, their memory, errors. And the stand-in
+// (tests/cuda_on_cpu) on which kernels.cu is tested: kernels with a fault each show what it
+// catches.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <set>
+
+#include "tests/cuda_on_cpu/card.hpp"
+#include "tests/cuda_on_cpu/cuda_runtime.h"
+#include "tests/tensors.hpp"
+
+namespace {
+
+using namespace mt;
+using namespace tensors;
+
+template <class F>
+void in_every_order(F f) {
+  for (const auto order : {card::Order::backward, card::Order::shuffled, card::Order::forward}) {
+    card::settings.order = order;
+    f();
+  }
+}
+
+TEST_CASE("tensors of two cards do not meet") {
+  const Tensor x = tensor({1., 2.});
+  CHECK(error_of([&] { return x.to(cuda) * x.to("cuda:1"); }).find("cuda:0 and cuda:1") !=
+        std::string::npos);
+}
+
+TEST_CASE("the cards can be counted and have names, and one too many is refused") {
+  CHECK(cuda_is_available());
+  CHECK(device_count() == 2);
+  CHECK(device_name() == "stand-in 0");
+  CHECK(device_name("cuda:1") == "stand-in 1");
+  CHECK(device_name(cpu) == "cpu");
+  CHECK(error_of([] { return tensor({1.}).to("cuda:2"); }) ==
+        "there is no cuda:2: this machine has 2 GPUs, from cuda:0 on");
+}
+
+TEST_CASE("a machine without a card says so") {
+  card::settings.cards = 0;
+  CHECK_FALSE(cuda_is_available());
+  CHECK(device_count() == 0);
+  CHECK(error_of([] { return tensor({1.}).to(cuda); }) ==
+        "there is no cuda:0: no NVIDIA GPU, or no driver for it, was found on this machine. Hint: "
+        "stay on \"cpu\"; cuda_is_available() asks beforehand");
+  card::settings.cards = 2;
+}
+
+TEST_CASE("without memory the message says how much was asked for and how much is free") {
+  const std::size_t in_use = card::bytes_in_use();
+  card::settings.memory = in_use + 1000;
+  CHECK(error_of([] { return zeros({1024}, {.device = cuda}); }) ==
+        "cuda:0 has no memory for 4096 bytes: 1000 of its " + std::to_string(in_use + 1000) +
+            " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
+  card::settings.memory = std::size_t{1} << 30;
+  CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
+}
+
+TEST_CASE("what a tensor has taken it gives back") {
+  const std::size_t before = card::allocations();
+  {
+    const Tensor x = rand({50, 60}).to(cuda).detach().requires_grad_();
+    (x.t().matmul(x) * 2).softmax(1).sum().backward();
+    CHECK(card::allocations() > before);
+  }
+  CHECK(card::allocations() == before);
+}
+
+TEST_CASE("an operation on nothing launches nothing") {
+  const Tensor x = zeros({3, 0}, {.device = cuda});
+  const std::int64_t before = card::launches();
+  CHECK((x + x).exp().shape() == Shape(3, 0));
+  CHECK(x.t().matmul(zeros({3, 0}, {.device = cuda})).shape() == Shape(0, 0));
+  CHECK(card::launches() == before);
+}
+
+// ---- The stand-in can fail ----------------------------------------------------------------------
+//
+// A test is worth what it catches: here are kernels with a fault each.
+
+// What a child process that runs f writes to stderr before it dies; "lived" if it does not.
+std::string death_of(const std::function<void()>& f) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    f();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char piece[4096];
+  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;)
+    text.append(piece, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "lived" : text;
+}
+
+template <class... P>
+cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 block,
+                  std::type_identity_t<P>... arguments) {
+  void* addresses[] = {&arguments...};
+  return cudaLaunchKernel(kernel, grid, block, addresses, 0, nullptr);
+}
+
+__global__ void write_all(float* y, int n, int beyond) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n + beyond) y[i] = static_cast<float>(i);
+}
+
+TEST_CASE("a write beyond an allocation is caught, and so is a step of the processor into it") {
+#if defined(__SANITIZE_ADDRESS__)
+  const Tensor y = zeros({100}, {.device = cuda});
+  float* data = as<float>(y.elements().data);
+  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 0); }) == "lived");
+  CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 1); }).find("AddressSanitizer") !=
+        std::string::npos);
+  CHECK(death_of([&] { data[3] = 1; }).find("AddressSanitizer") != std::string::npos);
+#else
+  std::cout << "skipped: the address sanitizer is off\n";
+#endif
+}
+
+TEST_CASE("an element that nobody has written shows, and so does a grid that is too small") {
+  const Tensor y = empty({100}, {.device = cuda});
+  start(write_all, 1, 64, as<float>(y.elements().data), 100, 0);
+  CHECK(difference(y.cpu(), arange(100).to(float32)).find("element 64 is") == 0);
+  CHECK(start(write_all, 0, 64, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
+  CHECK(start(write_all, 1, 1025, nullptr, 100, 0) == cudaErrorInvalidConfiguration);
+  cudaGetLastError();
+}
+
+template <bool barrier>
+__global__ void turn_round(float* y) {
+  __shared__ float line[64];
+  line[threadIdx.x] = static_cast<float>(threadIdx.x + 64 * blockIdx.x);
+  if (barrier) __syncthreads();
+  y[threadIdx.x + 64 * blockIdx.x] = line[63 - threadIdx.x];
+  if (barrier) __syncthreads();
+}
+
+TEST_CASE("a barrier that is missing changes the result with the order of the threads") {
+  const auto results = [](void (*kernel)(float*)) {
+    std::set<Values> found;
+    in_every_order([&] {
+      const Tensor y = zeros({128}, {.device = cuda});
+      start(kernel, 2, 64, as<float>(y.elements().data));
+      found.insert(values(y));
+    });
+    return found.size();
+  };
+  CHECK(results(turn_round<true>) == 1);
+  CHECK(results(turn_round<false>) > 1);
+}
+
+__global__ void wait_by_halves(int how) {
+  if (how == 0 && threadIdx.x < 5) return;
+  if (how == 1 && threadIdx.x < 5) __syncthreads();
+  if (how == 2 && threadIdx.x >= 5) __shfl_down_sync(0xffffffffu, 1, 1);
+  __syncthreads();
+}
+
+TEST_CASE("a barrier that not all threads reach is reported, with the places") {
+  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);
+  for (const int how : {0, 1, 2}) {
+    CAPTURE(how);
+    const cudaError_t error = start(wait_by_halves, 1, 64, how);
+    CHECK(error == cudaErrorLaunchFailure);
+    const std::string text = cudaGetErrorString(error);
+    CHECK(text.find("not all threads of a block come to the same place") == 0);
+    CHECK(text.find("test_cuda.cpp:") != std::string::npos);
+    cudaGetLastError();
+  }
+  CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);  // and the card goes on
+}
+
+}  // namespace
