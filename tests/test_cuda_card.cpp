@@ -175,7 +175,7 @@ TEST_CASE("a barrier that not all threads reach is reported, with the places") {
     CHECK(error == cudaErrorLaunchFailure);
     const std::string text = cudaGetErrorString(error);
     CHECK(text.find("not all threads of a block come to the same place") == 0);
-    CHECK(text.find("test_cuda.cpp:") != std::string::npos);
+    CHECK(text.find("test_cuda_card.cpp:") != std::string::npos);
     cudaGetLastError();
   }
   CHECK(start(wait_by_halves, 1, 64, 3) == cudaSuccess);  // and the card goes on
