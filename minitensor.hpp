@@ -7340,8 +7340,8 @@ inline Tensor Tensor::logsumexp(Dims axes, ReduceOptions options, Loc loc) const
   Tensor y;
   {
     const Unseen inside(loc);
-    Tensor top =
-        numel() ? amax(over, {.keepdim = true}) : zeros({}, {.dtype = dtype(), .device = device()});
+    const TensorOptions beside{.dtype = dtype(), .device = device()};
+    Tensor top = numel() ? amax(over, {.keepdim = true}) : zeros({}, beside);
     top = where(top.abs() == std::numeric_limits<double>::infinity(), 0, top);
     y = (*this - top).exp().sum(over, {.keepdim = true}).log() + top;
     if (!options.keepdim) y = dropped(y.contiguous(), over);
