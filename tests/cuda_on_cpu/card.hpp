@@ -7,6 +7,9 @@
 //     what needs a barrier and has none gives different results;
 //   - a barrier (or shuffle) that some threads reach and others do not, or at two places at once,
 //     is an error that names the places.
+//
+// What it does not notice: a kernel that reads the processor's memory (a real card would stop), and
+// anything about speed.
 #pragma once
 
 #include <array>
