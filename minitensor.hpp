@@ -7063,7 +7063,7 @@ inline Tensor Tensor::repeat(Shape times, Loc loc) const {
     joined[axis] *= times[axis];
     y = y.unsqueeze(axis).expand(wide).reshape(joined);
   }
-  return titled("RepeatBackward0", y.shares_storage_with(*this) ? y.clone() : y);
+  return titled("RepeatBackward0", y.shares_storage_with(*this) ? y.clone() : y.contiguous());
 }
 
 inline Tensor take_along_dim(const Tensor& x, const Tensor& index, Extent axis,

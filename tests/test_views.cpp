@@ -416,4 +416,11 @@ TEST_CASE("a view that another view's write has changed can be the second operan
   CHECK(values(w.grad()) == Values{14});
 }
 
+TEST_CASE("repeat copies, also where nothing is repeated") {
+  const Tensor x = tensor({1., 2.});
+  x.repeat({1}).zero_();
+  x.repeat({1, 1}).zero_();
+  CHECK(values(x) == Values{1, 2});
+}
+
 }  // namespace
