@@ -5496,13 +5496,12 @@ inline Tensor Tensor::lerp(const Tensor& end, const Operand& weight) const {
   if (!is_floating(dtype()) || end.dtype() != dtype() || w.dtype() != dtype())
     fail(at, {"it takes floats of one type, not ", dtype(), ", ", end.dtype(), " and ", w.dtype()},
          {"convert with .to(float32)"});
-  const Shape shape =
-      broadcast_shapes(broadcast_shapes(this->shape(), end.shape(), at), w.shape(), at);
+  broadcast_shapes(broadcast_shapes(shape(), end.shape(), at), w.shape(), at);  // do they fit?
   Tensor y;
   {
     const Unseen inside(weight.loc);
     const Tensor way = end - *this;
-    y = where(w < 0.5, *this + w * way, end - (1 - w) * way).expand(shape).contiguous();
+    y = where(w < 0.5, *this + w * way, end - (1 - w) * way);
   }
   return record<rule::Lerp>(std::move(y), {this, &end, &w}, weight.loc);
 }

@@ -473,4 +473,13 @@ TEST_CASE("random numbers in place have no history, and fill a view in its own o
   CHECK(values(x.normal_(3, 0)) == Values{3, 3, 3, 3});
 }
 
+TEST_CASE("a write into a part of a lerp's result is seen by the lerp") {
+  const Tensor a = leaf({{1., 2.}, {3., 4.}}), b = leaf({10., 20.});
+  const Tensor y = lerp(a, b, 0.25);
+  y[1] = 0;
+  y.sum().backward();
+  CHECK(values(a.grad()) == Values{0.75, 0.75, 0, 0});
+  CHECK(values(b.grad()) == Values{0.25, 0.25});
+}
+
 }  // namespace
