@@ -8853,7 +8853,7 @@ inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                  .reshape({groups, n, rows, columns, out})
                  .permute({1, 0, 4, 2, 3})
                  .reshape({n, groups * out, rows, columns});
-  if (bias.defined()) y = y + bias.reshape({-1, 1, 1});
+  y = bias.defined() ? y + bias.reshape({-1, 1, 1}) : y.contiguous();  // so that view() works
   return titled("ConvolutionBackward0", y);
 }
 inline Tensor conv2d(const Tensor& x, const Tensor& weight, ConvOptions options = {},

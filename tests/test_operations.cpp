@@ -924,4 +924,11 @@ TEST_CASE("SGD leaves a weight without a gradient alone, and its rate can be cha
   CHECK_FALSE(w.grad().defined());
 }
 
+TEST_CASE("what conv2d makes can be viewed, with a bias and without") {
+  const Tensor x = ones({2, 1, 3, 3}), weight = ones({2, 1, 2, 2});
+  CHECK(conv2d(x, weight).view(2, -1).shape() == Shape(2, 8));
+  CHECK(conv2d(x, weight, ones({2})).view(2, -1).shape() == Shape(2, 8));
+  CHECK(conv1d(x.select(1, 0), ones({2, 3, 2})).view(2, -1).shape() == Shape(2, 4));
+}
+
 }  // namespace
