@@ -8375,9 +8375,10 @@ inline Tensor huber_loss(const Tensor& input, const Tensor& target, HuberLossOpt
   const At at{"huber_loss", loc};
   if (!(options.delta > 0)) fail(at, {"delta is ", options.delta, ", it has to be positive"});
   const Composed whole("huber_loss", loc);
-  const Tensor size = difference_from(target, input, at).abs();
-  const Tensor losses =
-      where(size <= options.delta, size.square() * 0.5, (size - options.delta / 2) * options.delta);
+  const Tensor error = difference_from(target, input, at), size = error.abs();
+  const Tensor far = size > options.delta;
+  const Tensor near = where(far, 0, error);  // on the way back, 0 * inf would be NaN
+  const Tensor losses = where(far, (size - options.delta / 2) * options.delta, near.square() * 0.5);
   return titled("HuberLossBackward0", reduced_loss(losses, options.reduction, at));
 }
 // The same, divided by beta: close to |input - target|, but smooth at 0.
@@ -8386,11 +8387,13 @@ inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
   const At at{"smooth_l1_loss", loc};
   if (options.beta < 0) fail(at, {"beta is negative: ", options.beta});
   const Composed whole("smooth_l1_loss", loc);
-  const Tensor size = difference_from(target, input, at).abs();
+  const Tensor error = difference_from(target, input, at), size = error.abs();
   Tensor losses = size;
-  if (options.beta > 0)
+  if (options.beta > 0) {
+    const Tensor far = size >= options.beta;
     losses =
-        where(size < options.beta, size.square() * (0.5 / options.beta), size - options.beta / 2);
+        where(far, size - options.beta / 2, where(far, 0, error).square() * (0.5 / options.beta));
+  }
   return titled("SmoothL1LossBackward0", reduced_loss(losses, options.reduction, at));
 }
 

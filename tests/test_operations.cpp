@@ -931,4 +931,22 @@ TEST_CASE("what conv2d makes can be viewed, with a bias and without") {
   CHECK(conv1d(x.select(1, 0), ones({2, 3, 2})).view(2, -1).shape() == Shape(2, 4));
 }
 
+// PyTorch 1.13: F.huber_loss and F.smooth_l1_loss, their gradients, and for (0, 0) the second one.
+TEST_CASE("huber_loss and smooth_l1_loss are straight far away, also at infinity") {
+  const Values there = {infinity, -infinity, not_a_number, 3, 0.25, 0};
+  for (const bool huber : {true, false}) {
+    const Tensor x = tensor(there, {.dtype = float64, .requires_grad = true});
+    const Tensor target = zeros({6}, {.dtype = float64});
+    const Tensor y = huber ? huber_loss(x, target, {.reduction = "sum", .delta = 0.5})
+                           : smooth_l1_loss(x, target, {.reduction = "sum", .beta = 0.5});
+    const double slope = huber ? 0.5 : 1;
+    y.backward({.create_graph = true});
+    const Tensor g = x.grad();
+    x.zero_grad();
+    CHECK(difference(g.detach(), tensor({slope, -slope, not_a_number, slope, slope / 2, 0.},
+                                        {.dtype = float64})) == "");
+    CHECK(grad({g[5]}, {x})[0][5].item() == slope * 2);
+  }
+}
+
 }  // namespace
