@@ -8468,7 +8468,8 @@ inline Tensor kl_div(const Tensor& input, const Tensor& target, KlDivOptions opt
     const Tensor safe = where(target == 0, 1, target);
     losses = target * safe.log() - target * input;
   }
-  if (std::string_view(options.reduction) == "batchmean") return losses.sum() / losses.size(0);
+  if (std::string_view(options.reduction) == "batchmean")
+    return losses.dim() > 0 ? losses.sum() / losses.size(0) : losses;
   return reduced_loss(losses, options.reduction, at);
 }
 

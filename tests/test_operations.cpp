@@ -949,4 +949,12 @@ TEST_CASE("huber_loss and smooth_l1_loss are straight far away, also at infinity
   }
 }
 
+TEST_CASE("kl_div of single numbers, and of targets that are no probabilities") {
+  const Tensor input = tensor(-1.0, {.dtype = float64}), target = tensor(0.5, {.dtype = float64});
+  CHECK(kl_div(input, target, {.reduction = "batchmean"}).item() ==
+        Approx(0.5 * std::log(0.5) + 0.5));
+  CHECK(kl_div(input, target * 0).item() == 0);
+  CHECK(std::isnan(kl_div(input, -target).item()));
+}
+
 }  // namespace
