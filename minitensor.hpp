@@ -6545,6 +6545,11 @@ inline std::vector<Tensor> Tensor::unbind(Extent axis, Loc loc) const {
   return parts;
 }
 
+// Whether this number is one of the two that bools are written as: pad(mask, {1, 1}) fills with 0.
+inline bool is_truth(Scalar number, DType dtype) {
+  return dtype == boolean && number.dtype() == int64 && (number.real() == 0 || number.real() == 1);
+}
+
 // Elements of the value n around x: pairs of counts before and after, the last axis first, as in
 // {left, right, top, bottom}. A negative count takes away.
 inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::here()) {
@@ -6553,8 +6558,7 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
   if (pads.size() % 2 || pads.size() > 2 * x.dim())
     fail(at, {pads, " are not pairs for some of the axes of ", x.shape()},
          {"write {left, right, top, bottom}, the last axis first"});
-  const bool truth = value.whole() == 0 || value.whole() == 1;  // 0 and 1 stand for bools
-  if (kind_of(value.dtype()) > kind_of(x.dtype()) && !(truth && value.dtype() == int64))
+  if (kind_of(value.dtype()) > kind_of(x.dtype()) && !is_truth(value, x.dtype()))
     fail(at, {"the value is of type ", value.dtype(), ", the tensor of type ", x.dtype()});
   Shape shape = x.shape();
   for (int k = 0; 2 * k < pads.size(); ++k) {
@@ -6982,6 +6986,8 @@ inline Tensor Tensor::masked_fill(const Tensor& mask, const Operand& value) cons
   if (value.tensor && value.tensor->dim() > 0)
     fail(at, {"the value has shape ", value.tensor->shape(), ", it has to be one number"});
   const DType kind = value.tensor ? value.tensor->dtype() : value.number.dtype();
+  if (!value.tensor && is_truth(value.number, dtype()) && kind != boolean)
+    return masked_fill(mask, Operand(Scalar(value.number.real() != 0), value.loc));
   if (kind_of(kind) > kind_of(dtype()))
     fail(at, {"a ", kind, " value can't be written into ", dtype()});
   const Composed whole("masked_fill", value.loc);

@@ -957,4 +957,13 @@ TEST_CASE("kl_div of single numbers, and of targets that are no probabilities") 
   CHECK(std::isnan(kl_div(input, -target).item()));
 }
 
+TEST_CASE("bools are padded and filled with 0 and 1 as well as with false and true") {
+  const Tensor mask = tensor({true, false});
+  CHECK(pad(mask, {1, 1}).to_vector<bool>() == std::vector<bool>{false, true, false, false});
+  CHECK(pad(mask, {1, 0}, 1).to_vector<bool>() == std::vector<bool>{true, true, false});
+  CHECK(mask.masked_fill(mask, 0).to_vector<bool>() == std::vector<bool>{false, false});
+  CHECK(refused([&] { return pad(mask, {1, 1}, 2); }));
+  CHECK(refused([&] { return mask.masked_fill(mask, 2); }));
+}
+
 }  // namespace
