@@ -1341,8 +1341,8 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
   const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
   const double distance = kind == int64 ? static_cast<double>(stop.whole() - start.whole())
                                         : stop.real() - start.real();
-  const double length = std::ceil(distance / step.real());
-  if (!(length >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
+  const double steps = distance / step.real(), length = std::ceil(steps);
+  if (!(steps >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_numbers("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
   for (std::int64_t i = 0; i < x.numel(); ++i)
@@ -8561,6 +8561,8 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
     fail(at, {"label_smoothing is ", options.label_smoothing, ", it has to be between 0 and 1"});
   const int classes_at = logits.dim() == 1 ? 0 : 1;
   if (is_floating(target.dtype()) && target.shape() == logits.shape() && logits.dim() > 0) {
+    if (options.ignore_index >= 0)
+      fail(at, {"ignore_index goes with class numbers, and the target holds probabilities"});
     const Composed whole("cross_entropy", loc);
     const auto count = static_cast<double>(logits.size(classes_at));
     const double smoothing = options.label_smoothing;
@@ -8677,6 +8679,7 @@ inline Tensor group_norm(const Tensor& x, Extent groups, const Tensor& weight = 
   if (x.dim() < 2 || groups < 1 || x.size(1) % groups != 0)
     fail(at, {"the channels of ", x.shape(), " do not make ", groups, " groups"},
          {"the input is [N, C, ...]"});
+  if (x.numel() == groups) fail(at, {"one value per group has no variance: ", x.shape()});
   check_channels({&weight, &bias}, x.size(1), at);
   const Composed whole("group_norm", loc);
   const std::int64_t each = x.numel() / std::max<std::int64_t>(1, x.size(0) * groups);
