@@ -6155,6 +6155,7 @@ inline Tensor Tensor::flatten(Extent from, Extent to, Loc loc) const {
   const int first = checked_axis(from, dim(), at), last = checked_axis(to, dim(), at);
   if (dim() == 0) return reshape({1}, loc);
   if (first > last) fail(at, {"the first axis comes after the last one"});
+  if (first == last) return *this;
   Shape shape;
   for (int i = 0; i < dim(); ++i) {
     if (i > first && i <= last)
@@ -6214,9 +6215,15 @@ inline Tensor Tensor::expand(Shape to, Loc loc) const {
       fail(at, {shape(), " can't be expanded to ", to}, {"only axes of size 1 can be repeated"});
   }
   check_sizes(to, at);
-  return record<rule::Expand>(
-      view_of(*this, to, broadcast_strides(get().shape, get().strides, to), storage_offset()),
-      {this}, loc, {0, to});
+  Shape strides = to;  // an axis that is not repeated keeps its own, also where it has one element
+  for (int i = to.size() - 1; i >= 0; --i) {
+    const std::int64_t size = i < added ? 1 : get().shape[i - added];
+    strides[i] = to[i] != size ? 0
+                 : i >= added  ? get().strides[i - added]
+                 : dim() > 0   ? to[i + 1] * strides[i + 1]
+                               : 0;
+  }
+  return record<rule::Expand>(view_of(*this, to, strides, storage_offset()), {this}, loc, {0, to});
 }
 
 inline Tensor Tensor::squeeze(Loc loc) const {

@@ -423,4 +423,14 @@ TEST_CASE("repeat copies, also where nothing is repeated") {
   CHECK(values(x) == Values{1, 2});
 }
 
+TEST_CASE("a view changes the strides of no axis that it leaves alone") {
+  const Tensor x = zeros({2, 1, 3});
+  CHECK(x.expand({2, 1, 3}).stride() == Shape(3, 3, 1));
+  CHECK(x.expand({2, 4, 3}).stride() == Shape(3, 0, 1));
+  CHECK(x.expand({1, 5, 2, 1, 3}).stride() == Shape(0, 0, 3, 3, 1));
+  CHECK(zeros({3}).expand({1, 3}).stride() == Shape(3, 1));
+  CHECK(tensor(1.0).expand({1, 1}).stride() == Shape(0, 0));
+  CHECK(x.flatten(1, 1).id() == x.id());
+}
+
 }  // namespace
