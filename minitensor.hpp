@@ -4024,7 +4024,7 @@ inline void Pass::visit(Station& station) {
   for (std::size_t k = 0; k < asked_places_.size(); ++k)
     if (asked_places_[k] == now_) results_[k] = gradient;
   if (!node) {
-    if (!asked_) land(*station.leaf, std::move(gradient));
+    if (!asked_ && station.leaf->requires_grad) land(*station.leaf, std::move(gradient));
     return;
   }
   if (node->retaining) land(*node->retaining, gradient);

@@ -688,4 +688,13 @@ TEST_CASE("anomaly mode names the operation that made the first NaN") {
             ". Hint: its rule is dy * n * a^(n - 1)");
 }
 
+TEST_CASE("a leaf that no longer asks for a gradient gets none") {
+  const Tensor x = leaf({1., 2.}), w = leaf({3., 4.});
+  const Tensor y = (x * w).sum();
+  w.requires_grad_(false);
+  y.backward();
+  CHECK(values(x.grad()) == Values{3, 4});
+  CHECK_FALSE(w.grad().defined());
+}
+
 }  // namespace
