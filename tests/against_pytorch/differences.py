@@ -1,0 +1,161 @@
+"""Where minitensor and PyTorch 1.13 differ on purpose, with a reason each.
+
+An entry is a reason and a function of what was found: `op`, `words` and `line` of the statement (for a value:
+of the one that made it), `ours` and `theirs` (what the two printed), `kind` ("refused here", "refused there",
+"result", "value", "gradient"), `types`, `shapes` and `grads` (the dtype and shape of each name, and which names
+backward passes see), and `program`, all its lines.
+"""
+
+import re
+
+
+def says(*texts):
+    """PyTorch refuses with one of these words."""
+    return lambda d: d.kind == "refused there" and any(text in d.theirs for text in texts)
+
+
+def refuses(*texts):
+    """minitensor refuses with one of these words."""
+    return lambda d: d.kind == "refused here" and any(text in d.ours for text in texts)
+
+
+def uses(d, *operations):
+    return any(re.search(r"(^|= )%s( |$)" % re.escape(o), line) for line in d.program for o in operations)
+
+
+def only_recorded(d):
+    return d.kind == "result" and d.op in ("grad", "grad.of") and d.ours.replace("grad", "") == d.theirs.replace("grad", "")
+
+
+def without_layout(text):
+    return re.sub(r"at\d+\[[\d,]*\]|leaf|grad", "", text)
+
+
+def used_strides(text):
+    """The text with 0 for the stride of each axis that has one element."""
+    def masked(match):
+        sizes, strides = match[1].split(","), match[3].split(",")
+        return "[%s]%s[%s]" % (match[1], match[2], ",".join("0" if n == "1" else s for n, s in zip(sizes, strides)))
+    return re.sub(r"\[([\d,]*)\]((?:leaf|grad)?at\d+)\[([\d,]*)\]", masked, text)
+
+
+def without_signs(text):
+    return ["%.5g" % float(v) for v in text.replace("-inf", "inf").split()[2:]]
+
+
+KNOWN = [
+    # What the table "Conventions where libraries differ" settles, and what the header refuses to guess.
+    ("a number that would lose its fraction, or whose kind is larger, is not written into integers or bools",
+     refuses("would be lost in", "can't be written into")),
+    ("a gradient that depends on nothing is plain data here; PyTorch records the zeros of its derivative, or not",
+     only_recorded),
+    ("hardtanh exactly on a bound has the gradient 1, as clamp; PyTorch gives 0 there",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "hardtanh")),
+    ("where two or more factors are 0 and another is NaN, PyTorch's prod says 0; the product of the others is NaN",
+     lambda d: d.kind == "gradient" and uses(d, "prod", "prod.axis") and "nan" in d.ours),
+    ("a window of max_pool2d with nothing but -inf gives its gradient to nobody where the padding comes first",
+     lambda d: d.kind == "gradient" and uses(d, "max_pool2d") and any("inf" in line for line in d.program)),
+    ("amax and amin of a row with NaN give the gradient to the NaN, as max does; PyTorch divides 0 by 0",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "amax", "amin") and "nan" in d.theirs),
+    ("a clamp whose minimum is above its maximum keeps a NaN, and so gives its gradient to the NaN; PyTorch's to the "
+     "maximum as well",
+     lambda d: d.kind == "gradient" and uses(d, "clamp.tensors") and "nan" in d.answer),
+    ("a 0-d tensor has no axis along which one could index", refuses("a 0-d tensor has no axis to index")),
+    ("an einsum that changes nothing is its operand, and its result lies as the last product left it",
+     lambda d: d.kind == "result" and uses(d, "einsum") and without_layout(d.ours) == without_layout(d.theirs)),
+    ("a bool is compared with 0 or 1 only, because 1 < x < 2 means something else", refuses("a bool is compared")),
+    ("NaN and what is out of range become integers by a rule here, and anything in PyTorch",
+     lambda d: d.kind == "value" and
+     ("9223372036854775" in d.ours + d.theirs or uses(d, "to") and re.search("inf|nan", d.answer))),
+    ("with beta = 0 addmm does not look at its input, so that there is no gradient",
+     lambda d: (d.kind in ("gradient", "result") or refuses("was not used")(d) or says("the same dtype")(d)) and
+     re.search(r"= addmm \w+ \w+ \w+ 0.0 ", "\n".join(d.program))),
+    ("what makes sense for floats alone takes floats, as mean does", refuses("it takes floats")),
+    ("hardtanh makes floats of integers, as the other activations do",
+     lambda d: d.kind == "result" and d.op == "hardtanh" and " int64" in d.theirs),
+    ("a loss of two dtypes follows the rules of promotion; PyTorch's has the first one's, or counts 0-d tensors in full",
+     lambda d: d.kind == "result" and d.op.endswith("_loss") and "float64" in d.ours + d.theirs),
+    ("what dropout drops is 0, also where it was NaN; PyTorch multiplies by 0, which gives -0 as well",
+     lambda d: d.kind in ("value", "gradient", "result") and re.search(r"dropout \w+ 1.0 true", "\n".join(d.program))),
+    ("parts of a split may be written into; PyTorch refuses that where gradients are recorded",
+     lambda d: d.theirs.endswith(" refused") or says("is the output of a function that returns multiple views")(d)),
+    ("the stride of an axis with one element is never used, and may differ",
+     lambda d: d.kind == "result" and used_strides(d.ours) == used_strides(d.theirs)),
+    ("where all scores are -inf, attention gives 0",
+     lambda d: d.kind in ("value", "gradient") and uses(d, "scaled_dot_product_attention") and "nan" in d.theirs),
+    ("a second derivative at a pole, such as that of 1 / x at 0, is inf or NaN by the order of its factors",
+     lambda d: d.kind in ("gradient", "value") and (uses(d, "grad") or d.op == "grad") and "nan" in d.ours + d.theirs),
+    ("the second derivative of elu at 0 is that of its left side",
+     lambda d: d.kind == "gradient" and uses(d, "elu") and uses(d, "grad")),
+    ("the gradient of elu at NaN is 1 here", lambda d: d.kind in ("gradient", "value") and uses(d, "elu") and
+     "nan" in d.theirs),
+    ("cumprod's gradient of a line with NaN or inf", lambda d: d.kind in ("gradient", "value") and
+     uses(d, "cumprod") and "nan" in d.ours + d.theirs),
+    ("the sign of a zero does not count, nor that of the infinity that a division makes of it",
+     lambda d: d.kind in ("gradient", "value") and without_signs(d.ours) == without_signs(d.theirs)),
+    ("an empty axis is one chunk", lambda d: d.kind == "result" and d.op == "chunk" and "[0]" in d.theirs),
+    ("a view of a leaf is not written, whether it was made under no_grad or not",
+     lambda d: refuses("a view of a leaf")(d) and uses(d, "no_grad")),
+    ("what is written under no_grad is not recorded: a gradient passes through a view as if nothing was written",
+     lambda d: d.kind in ("result", "gradient", "value") and uses(d, "no_grad") and
+     any(re.match(r"\w+ = (\w+_|[-+*/]=|\[\]=) ", line) for line in d.program)),
+    ("padding is multiplied as any number: 0 * inf is NaN; PyTorch does so or not, by the algorithm that it picks",
+     lambda d: d.kind in ("value", "gradient") and uses(d, "conv1d", "conv2d") and "nan" in d.ours),
+    ("~ & | ^ take bools", refuses("it takes bools", "they take bools")),
+    ("writing into an expanded view is refused before anything is written", refuses("are one place in memory")),
+    ("a number divided by a tensor keeps the tensor, so that it may not be overwritten; PyTorch keeps the reciprocal",
+     refuses("number_div: the value that its derivative needs")),
+    ("linear wants a weight [out, in]", refuses("linear: the input")),
+    ("the bias of linear has one number for each output; PyTorch lets it broadcast", refuses("linear: the bias")),
+    ("a list has at most 8 numbers, so that pad reaches the last four axes",
+     lambda d: d.op == "pad" and refuses("at most 8 dimensions")(d)),
+    ("bools are not subtracted", refuses("bools are not subtracted")),
+    ("a pool makes at least one element", refuses("has to be positive")),
+    ("attention keeps its mask and does not copy it, so that the mask may not be overwritten",
+     lambda d: refuses("was overwritten")(d) and uses(d, "scaled_dot_product_attention")),
+    ("x *= y keeps a copy of what a derivative needs; PyTorch has overwritten it",
+     lambda d: says("modified by an inplace operation")(d) and uses(d, "*=", "mul_", "/=", "div_")),
+    ("at({}) is the tensor itself", lambda d: d.kind == "result" and d.op == "at" and d.words[2] == "[]"),
+    ("a product wants one dtype, also where nothing is multiplied", refuses("the dtypes differ")),
+    ("cat wants as many axes in each tensor; PyTorch passes over an empty one of shape [0]",
+     refuses("cat: only axis", "cat: ")),
+    ("an operation in place reads a view of what it writes as it was before; PyTorch refuses",
+     says("refer to a single memory location")),
+    ("a result that PyTorch lays out as its operand was copied for this comparison, so that PyTorch misses the write",
+     lambda d: refuses("was overwritten")(d) and
+     uses(d, "t", "transpose", "permute", "movedim", "expand", "expand_as", "broadcast_to", "diagonal", "unfold",
+          "slice", "select", "einsum")),
+    ("the running mean and variance are data, also where they ask for a gradient",
+     says("is not differentiable with respect to argument 'running_")),
+    # What 1.13 does otherwise than 2.x.
+    ("2.x: nothing has no largest element, so there is no norm of order inf",
+     refuses("nothing has no largest or smallest element")),
+    ("2.x: padding may be negative down to a size of 0", says("plus negative padding")),
+    ("2.x: where the correction leaves no degree of freedom, the gradient of var is NaN or infinite",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "var", "std", "var.axes", "std.axes") and "nan" in d.ours),
+    ("2.x: a tensor that retains its gradient goes on to do so when it is written",
+     lambda d: d.kind == "gradient" and uses(d, "retain_grad")),
+    ("2.x: a mask is boolean", refuses("the condition is")),
+    # What PyTorch can't do, or does wrongly.
+    ("PyTorch's gradient of atan2 fails for a bool beside a float", says("Negation, the `-` operator, on a bool")),
+    ("PyTorch's scatter can't take the gradient of a source that is larger than its index",
+     says("ScatterBackward0 returned an invalid gradient")),
+    ("PyTorch has no derivative of floor_divide; ours is 0, as that of floor",
+     says("derivative for aten::floor_divide is not implemented")),
+    ("PyTorch has not written this for the dtype", says("not implemented for", "Integral inputs not supported", "Bool inputs not supported")),
+    ("PyTorch's group_norm without a weight has no second derivative, and none of its bias alone", says("shape '[0]' is invalid for input", "tensor does not have a device")),
+    ("PyTorch's pools take no empty image",
+     says("optional 0 dim batch size", "Expected input to have non-zero size")),
+    ("PyTorch's roll wants a shift; a roll by nothing changes nothing", says("`shifts` required")),
+    ("PyTorch's logsumexp over no axis fails", lambda d: d.op == "logsumexp" and says("output with shape")(d)),
+    ("PyTorch's gradient of a clamp between a 0-d tensor and a larger one fails",
+     lambda d: says("doesn't match the broadcast shape")(d) and uses(d, "clamp.tensors")),
+    ("PyTorch's gradient of a float to the power of a bool fails", says("Subtraction, the `-` operator, with a bool")),
+    ("PyTorch's gradient of var and std fails where no degree of freedom is left",
+     says("StdBackward0 returned an invalid gradient", "VarBackward0 returned an invalid gradient")),
+    ("PyTorch gives the norm of order 0 no gradient at all; ours is 0",
+     lambda d: d.kind == "gradient" and uses(d, "norm", "norm.axes") and d.theirs == "nothing"),
+    ("PyTorch's norm of order 0 does not know its operand",
+     lambda d: uses(d, "norm", "norm.axes") and
+     (says("appears to not have been used")(d) or d.kind == "result" and "none" in d.theirs)),
+]
