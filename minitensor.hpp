@@ -8570,6 +8570,9 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   if (is_floating(target.dtype()) && target.shape() == logits.shape() && logits.dim() > 0) {
     if (options.ignore_index >= 0)
       fail(at, {"ignore_index goes with class numbers, and the target holds probabilities"});
+    if (options.weight.defined() && options.weight.shape() != Shape(logits.shape()[classes_at]))
+      fail(at, {"the weight ", options.weight.shape(), " is not one number for each class of ",
+                logits.shape()});
     const Composed whole("cross_entropy", loc);
     const auto count = static_cast<double>(logits.size(classes_at));
     const double smoothing = options.label_smoothing;

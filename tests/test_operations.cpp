@@ -971,6 +971,8 @@ TEST_CASE("what PyTorch refuses because it means nothing is refused") {
   CHECK_FALSE(refused([] { return group_norm(ones({2, 2, 1}), 2); }));
   const Tensor x = ones({2, 3});
   CHECK(refused([&] { return cross_entropy(x, x, {.ignore_index = 0}); }));
+  CHECK(refused([&] { return cross_entropy(x, x, {.weight = ones({2})}); }));
+  CHECK_FALSE(refused([&] { return cross_entropy(x, x, {.weight = ones({3})}); }));
   CHECK(refused([] { return arange(0.5, 2.5, -3); }));
   CHECK(arange(2, 2, -3).numel() == 0);
 }
