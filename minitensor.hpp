@@ -8482,7 +8482,7 @@ inline Tensor kl_div(const Tensor& input, const Tensor& target, KlDivOptions opt
     losses = target * safe.log() - target * input;
   }
   if (std::string_view(options.reduction) == "batchmean")
-    return losses.dim() > 0 ? losses.sum() / losses.size(0) : losses;
+    return input.dim() > 0 ? losses.sum() / input.size(0) : losses.sum();
   return reduced_loss(losses, options.reduction, at);
 }
 

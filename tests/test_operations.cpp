@@ -953,6 +953,8 @@ TEST_CASE("kl_div of single numbers, and of targets that are no probabilities") 
   const Tensor input = tensor(-1.0, {.dtype = float64}), target = tensor(0.5, {.dtype = float64});
   CHECK(kl_div(input, target, {.reduction = "batchmean"}).item() ==
         Approx(0.5 * std::log(0.5) + 0.5));
+  const Tensor row = ones({1, 2}), rows = ones({3, 2});  // the batch is the input's
+  CHECK(kl_div(row, rows, {.reduction = "batchmean"}).item() == -6);
   CHECK(kl_div(input, target * 0).item() == 0);
   CHECK(std::isnan(kl_div(input, -target).item()));
 }
