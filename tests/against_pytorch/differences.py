@@ -24,7 +24,8 @@ def uses(d, *operations):
 
 
 def only_recorded(d):
-    return d.kind == "result" and d.op in ("grad", "grad.of") and d.ours.replace("grad", "") == d.theirs.replace("grad", "")
+    plain = [text.replace("grad", "") for text in (d.ours, d.theirs)]
+    return d.kind == "result" and d.op in ("grad", "grad.of") and plain[0] == plain[1]
 
 
 def without_layout(text):
@@ -105,6 +106,23 @@ KNOWN = [
     ("writing into an expanded view is refused before anything is written", refuses("are one place in memory")),
     ("a number divided by a tensor keeps the tensor, so that it may not be overwritten; PyTorch keeps the reciprocal",
      refuses("number_div: the value that its derivative needs")),
+    ("the second derivative of huber_loss and smooth_l1_loss exactly on the edge is that of the inside",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "huber_loss", "smooth_l1_loss") and uses(d, "grad")),
+    ("an infinite norm", lambda d: d.kind in ("gradient", "value") and uses(d, "norm", "norm.axes") and
+     "nan" in d.ours + d.theirs),
+    ("dropout of nothing is the tensor itself", lambda d: d.kind == "result" and d.op == "dropout" and d.words[2] == "0.0"),
+    ("an index without elements has to fit as well", refuses("is larger than the source")),
+    ("plain data may be written through a view, also one that was made under no_grad",
+     says("A view was created in no_grad mode")),
+    ("a 0-d tensor has no axis to scatter along", refuses("need as many axes as []")),
+    ("matmul keeps its operand, which may not be overwritten; PyTorch keeps a copy where it joins axes",
+     refuses("matmul: the value that its derivative needs")),
+    ("an einsum that changes nothing is its operand, also where that is a leaf",
+     lambda d: uses(d, "einsum") and (refuses("the graph could not tell")(d) or d.kind == "gradient" and
+                                      uses(d, "no_grad"))),
+    ("an operation in place reads a part of what it writes as it was before; PyTorch reads what it has just written",
+     lambda d: d.kind == "value" and uses(d, "einsum", "diagonal") and
+     uses(d, "mul_", "add_", "sub_", "div_", "*=", "+=", "-=", "/=", "copy_") and "nan" not in d.ours),
     ("linear wants a weight [out, in]", refuses("linear: the input")),
     ("the bias of linear has one number for each output; PyTorch lets it broadcast", refuses("linear: the bias")),
     ("a list has at most 8 numbers, so that pad reaches the last four axes",
@@ -142,8 +160,13 @@ KNOWN = [
      says("ScatterBackward0 returned an invalid gradient")),
     ("PyTorch has no derivative of floor_divide; ours is 0, as that of floor",
      says("derivative for aten::floor_divide is not implemented")),
-    ("PyTorch has not written this for the dtype", says("not implemented for", "Integral inputs not supported", "Bool inputs not supported")),
-    ("PyTorch's group_norm without a weight has no second derivative, and none of its bias alone", says("shape '[0]' is invalid for input", "tensor does not have a device")),
+    ("PyTorch has not written this for the dtype",
+     says("not implemented for", "Integral inputs not supported", "Bool inputs not supported")),
+    ("PyTorch's group_norm without a weight has no second derivative, and none of its bias alone",
+     says("shape '[0]' is invalid for input", "tensor does not have a device")),
+    ("PyTorch fails inside of a chain of writes", says("could not compute gradients for some functions")),
+    ("PyTorch's normalisations want one dtype", says("expected scalar type")),
+    ("PyTorch has no derivative for the weight of a class", says("with respect to argument 'weight'")),
     ("PyTorch's pools take no empty image",
      says("optional 0 dim batch size", "Expected input to have non-zero size")),
     ("PyTorch's roll wants a shift; a roll by nothing changes nothing", says("`shifts` required")),

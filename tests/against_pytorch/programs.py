@@ -4,6 +4,7 @@ Each operation has a function that draws its arguments and says what the result 
 follows fits. One statement in twenty is then damaged, because what is refused has to agree as well.
 """
 
+import keyword
 import math
 import random
 
@@ -128,7 +129,7 @@ class Writer:
         if dtype == "int64":
             return r.randint(0, 4) if kind == "positive" else r.randint(-4, 4)
         if kind == "edge" and self.chance(0.4):
-            return r.choice((math.nan, math.inf, -math.inf, 0.0, 1e8, -1e8, 1e-8))
+            return r.choice((math.nan, math.inf, -math.inf, 0.0, 1e4, -1e4, 1e-4))
         if kind == "positive":
             return r.randint(1, 16) / 4
         if kind == "unit":
@@ -150,7 +151,7 @@ class Writer:
             name, n = chr(ord("a") + n % 26) + name, n // 26 - 1
             if n < 0:
                 break
-        return name if name not in ("e", "n", "inf", "nan") else name + "0"
+        return name if name not in ("e", "n", "inf", "nan") and not keyword.iskeyword(name) else name + "0"
 
     def new(self, shape, dtype=None, kind=None, grad=None, values=None):
         dtype = dtype or self.dtype()
@@ -1538,7 +1539,7 @@ def program(seed, damage=0.05):
     w = Writer(seed)
     names = list(OPERATIONS)
     weights = [OPERATIONS[n][1] for n in names]
-    for _ in range(w.random.randint(2, 6)):
+    for _ in range(w.random.randint(3, 7)):
         if w.chance(0.03):
             w.no_grad = not w.no_grad
             w.line("no_grad", w.no_grad)

@@ -23,7 +23,7 @@ torch.use_deterministic_algorithms(True, warn_only=True)
 # The Python that stands for each operation; {0}, {1} ... are its arguments.
 TABLE = {
     # Make
-    "tensor": "torch.tensor({2}, dtype={0}).reshape({1}).requires_grad_({3})",
+    "tensor": "torch.tensor({2}, dtype={0}).reshape({1}).clone().requires_grad_({3})",
     "zeros": "torch.zeros({0}, dtype={1})",
     "ones": "torch.ones({0}, dtype={1})",
     "full": "torch.full({0}, {1}, dtype={2})",
@@ -292,12 +292,13 @@ class Player:
             # PyTorch hands the layout of an operand on to a new result; ours are row-major.
             if y is None:
                 continue
-            if first is not None and y.numel() == 0 and not torch.is_grad_enabled() and y is not first and y.is_leaf and y.requires_grad:
+            quirk = not torch.is_grad_enabled() and y is not first and y.is_leaf and y.requires_grad
+            if first is not None and y.numel() == 0 and quirk:
                 results[i] = y.detach()
                 continue
             if first is not None and y.numel() > 0 and memory(y) == memory(first):
                 # A view that 1.13 makes under no_grad says that it requires a gradient; not so in 2.x.
-                if not torch.is_grad_enabled() and y is not first and y.is_leaf and y.requires_grad:
+                if quirk:
                     results[i] = y.detach()
                 continue
             if y.numel() == 0 or any(memory(y) == memory(self.names[n]) for n in inside):
