@@ -2,9 +2,9 @@
 
     ./run bench [--rounds N]
 
-Every round runs each program once, one thread each; a figure is the median over the rounds, and a ratio
-is the median of the ratios within a round, so that a machine that slows down for a while does not count
-against one side. "release" is the release preset, "student" the line a student types.
+Every round runs each program once, one thread each, and takes the best of nine samples of a case; a
+figure is the median over the rounds, and a ratio is the median of the ratios within a round, so that a
+machine that slows down for a while does not count against one side. "release" is the release preset, "student" the line a student types.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def main():
             if command:
                 programs[module] = command
         results = [{name: run(command) for name, command in programs.items()} for _ in range(rounds)]
-    print(f"medians of {rounds} rounds, one thread\n")
+    print(f"medians of {rounds} rounds (each the best of nine samples), one thread\n")
     theirs = [name for name in ("torch", "numpy") if name in programs]
     ratios = [(ours, other) for other in theirs for ours in FLAGS]
     print("| case | " + " | ".join(f"{name}, us" for name in programs) + " | "
