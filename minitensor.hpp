@@ -700,7 +700,7 @@ struct TensorData : View {
   // In elements, as are the strides.
   std::int64_t offset() const { return (data - storage->data) / bytes_of(dtype); }
 
-  std::atomic<int> handles{0};
+  alignas(8) std::atomic<int> handles{0};  // not in the last bytes of View, which are copied whole
   bool requires_grad = false;  // asked for by the user: a leaf
   bool retains_grad = false;
   const Id id;
