@@ -86,13 +86,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <new>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -191,12 +189,13 @@ inline void append(std::string& to, const Loc& loc) {
   append(to, ':');
   append(to, std::int64_t{loc.line()});
 }
-inline std::string Loc::text() const {
+using Words = std::initializer_list<Word>;
+inline std::string text_of(Words words) {
   std::string text;
-  append(text, *this);
+  for (const Word& word : words) word.append_to(text);
   return text;
 }
-using Words = std::initializer_list<Word>;
+inline std::string Loc::text() const { return text_of({*this}); }
 
 [[noreturn]] void fail(const At& at, Words what, Words hint = {});
 
@@ -205,8 +204,7 @@ using Words = std::initializer_list<Word>;
 // ================================================================================================
 
 [[noreturn]] inline void fail_no_axis(int axis, int count) {
-  throw Error("a shape with " + std::to_string(count) + " axes has no axis " +
-              std::to_string(axis));
+  throw Error(text_of({"a shape with ", count, " axes has no axis ", axis}));
 }
 
 // A short list of integers: the sizes of a tensor, its strides, or a choice of axes. It lives on
@@ -285,11 +283,7 @@ inline void append(std::string& to, const Shape& shape) {
   }
   to += ']';
 }
-inline std::string to_string(const Shape& shape) {
-  std::string text;
-  append(text, shape);
-  return text;
-}
+inline std::string to_string(const Shape& shape) { return text_of({shape}); }
 
 // The strides of a dense tensor: the last axis is contiguous, each earlier one steps over the rest.
 // [2, 3, 4] -> [12, 4, 1]
@@ -478,8 +472,7 @@ struct Device {
     kind = cuda;
     if (numbered) index = static_cast<std::uint8_t>(word[5] - '0');
   }
-  // "cpu", "cuda:0"
-  std::string text() const { return kind == cpu ? "cpu" : "cuda:" + std::to_string(index); }
+  std::string text() const;  // "cpu", "cuda:0"
   friend constexpr bool operator==(const Device&, const Device&) = default;
 
   Kind kind = cpu;
@@ -487,6 +480,11 @@ struct Device {
 };
 inline constexpr Device cpu = Device::cpu;
 inline constexpr Device cuda = Device::cuda;
+inline void append(std::string& to, const Device& device) {
+  if (device.kind == Device::cpu) to += "cpu";
+  if (device.kind == Device::cuda) to += text_of({"cuda:", device.index});
+}
+inline std::string Device::text() const { return text_of({*this}); }
 
 // A place for elements: where the first one is and how far apart they are, counted in elements. The
 // verbs of chapter 7 see nothing else of a tensor.
@@ -543,6 +541,36 @@ class Ref {
   T* thing_ = nullptr;
 };
 
+// Something to be called later, whatever its type; its copies share it. (A std::function, whose
+// header would cost every program a tenth of a second to compile.)
+template <class Signature>
+class Callback;
+template <class Result, class... X>
+class Callback<Result(X...)> {
+ public:
+  Callback() = default;
+  template <class F>
+  requires requires(F& f, X... x) { static_cast<Result>(f(x...)); }
+  Callback(F f) : kept_(new Kept<F>(std::move(f))) {}
+  explicit operator bool() const { return static_cast<bool>(kept_); }
+  Result operator()(X... x) const { return kept_->call(x...); }
+
+ private:
+  struct Any {
+    virtual ~Any() = default;
+    virtual Result call(X... x) = 0;
+    static void destroy(Any* any) { delete any; }
+    std::atomic<int> handles{0};
+  };
+  template <class F>
+  struct Kept final : Any {
+    explicit Kept(F&& function) : f(std::move(function)) {}
+    Result call(X... x) override { return static_cast<Result>(f(x...)); }
+    F f;
+  };
+  Ref<Any> kept_;
+};
+
 // Where memory comes from is a matter of the machine: chapter 7.
 void* take_block(std::size_t bytes);
 void give_block(void* block, std::size_t bytes);
@@ -554,7 +582,7 @@ class Storage {
   // New memory, not initialised.
   static Ref<Storage> make(std::int64_t bytes, Device device);
   // Memory that somebody else owns; `let_go` is called when the last tensor that uses it is gone.
-  static Ref<Storage> around(void* data, std::int64_t bytes, std::function<void()> let_go);
+  static Ref<Storage> around(void* data, std::int64_t bytes, Callback<void()> let_go);
   static void destroy(Storage* storage);
 
   std::atomic<int> handles{0};
@@ -569,7 +597,7 @@ class Storage {
  private:
   explicit Storage(Device d) : device(d) {}
   std::size_t block_bytes_ = 0;
-  std::function<void()> let_go_;
+  Callback<void()> let_go_;
 };
 
 constexpr std::size_t storage_head = 128;  // the record and, at a 64-byte boundary, its elements
@@ -586,7 +614,7 @@ inline Ref<Storage> Storage::make(std::int64_t bytes, Device device) {
   return Ref<Storage>(storage);
 }
 
-inline Ref<Storage> Storage::around(void* data, std::int64_t bytes, std::function<void()> let_go) {
+inline Ref<Storage> Storage::around(void* data, std::int64_t bytes, Callback<void()> let_go) {
   auto* storage = new (take_block(storage_head)) Storage(cpu);
   storage->block_bytes_ = storage_head;
   storage->bytes = bytes;
@@ -685,7 +713,7 @@ class First {
   std::int64_t value_;
 };
 
-using Hook = std::function<Tensor(const Tensor& gradient)>;  // an undefined result: unchanged
+using Hook = Callback<Tensor(const Tensor& gradient)>;  // an undefined result: unchanged
 
 // What a handle points to: a view, the storage that it looks at, and a place in the graph. One
 // record is one tensor, however many handles it has.
@@ -701,7 +729,7 @@ struct TensorData : View {
   std::int64_t offset() const { return (data - storage->data) / bytes_of(dtype); }
 
   alignas(8) std::atomic<int> handles{0};  // not in the last bytes of View, which are copied whole
-  bool requires_grad = false;  // asked for by the user: a leaf
+  bool requires_grad = false;              // asked for by the user: a leaf
   bool retains_grad = false;
   const Id id;
   const Ref<Storage> storage;
@@ -1111,28 +1139,25 @@ void tell_named(const Tensor& tensor);
 void tell_let_go(const Tensor& tensor);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
+// "matmul: inner sizes differ: [2, 3] x [4, 5] at prog.cpp:12. Hint: transpose the second?"
+inline std::string message(const At& at, Words what, Words hint) {
+  return text_of({at.op, ": ", text_of(what), " at ", line_of(at.loc),
+                  hint.size() > 0 ? ". Hint: " : ".", text_of(hint)});
+}
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
   const char* const op = current.composed ? current.composed : at.op;  // what the student wrote
-  std::string text = op;
-  append(text, ": ");
-  for (const Word& word : what) word.append_to(text);
-  append(text, " at ");
-  append(text, line_of(at.loc));
-  if (hint.size() > 0) append(text, ". Hint: ");
-  for (const Word& word : hint) word.append_to(text);
-  if (hint.size() == 0) text += ".";
+  const std::string text = message({op, at.loc}, what, hint);
   if (current.observer) tell_failed(current.observer, {op, at.loc}, text);
   throw Error(text);
 }
 
-// For what is allowed and rarely meant.
-inline void warn(const At& at, const std::string& what, const std::string& hint) {
-  static thread_local std::vector<std::string> said;  // once a line of the program
-  const std::string place = std::string(at.op) + " at " + line_of(at.loc).text();
-  if (std::find(said.begin(), said.end(), place) != said.end()) return;
-  said.push_back(place);
-  std::cerr << "warning: " << at.op << ": " << what << " at " << line_of(at.loc).text()
-            << ". Hint: " << hint << "\n";
+// For what is allowed and rarely meant. It is said once.
+inline void warn(const At& at, Words what, Words hint) {
+  static thread_local std::string said;
+  const std::string text = "warning: " + message(at, what, hint) + "\n";
+  if (said.find(text) != std::string::npos) return;
+  said += text;
+  std::cerr << text;
 }
 
 [[noreturn]] inline void Tensor::fail_undefined() {
@@ -1148,10 +1173,8 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
       fail(at, {"an input is undefined, as grad() is before a backward pass"},
            {"ask defined() first"});
     if (first && x->device() != first->device())
-      fail(at,
-           {"the inputs are on different devices: ", first->device().text(), " and ",
-            x->device().text()},
-           {"move one of them with .to(\"", first->device().text(), "\")"});
+      fail(at, {"the inputs are on different devices: ", first->device(), " and ", x->device()},
+           {"move one of them with .to(\"", first->device(), "\")"});
     if (!first) first = x;
   }
 }
@@ -1380,7 +1403,7 @@ inline Tensor eye(Extent n, TensorOptions options = {}, Loc loc = Loc::here()) {
 // A tensor over memory that the caller owns and that has to outlive it; `let_go` runs when the last
 // tensor that uses the memory is gone.
 inline Tensor from_blob(void* data, Shape shape, TensorOptions options = {},
-                        std::function<void()> let_go = {}, Loc loc = Loc::here()) {
+                        Callback<void()> let_go = {}, Loc loc = Loc::here()) {
   const At at{"from_blob", loc};
   const DType dtype = options.dtype.value_or(float32);
   check_options(shape, dtype, options, at);
@@ -1566,7 +1589,7 @@ inline Style choose_style(const std::vector<Scalar>& numbers) {
 
 inline std::string number_text(const Scalar& number, Style style) {
   if (number.dtype() == boolean) return number.whole() ? "True" : "False";
-  if (number.dtype() == int64) return std::to_string(number.whole());
+  if (number.dtype() == int64) return text_of({number.whole()});
   const double x = number.real();
   if (std::isnan(x)) return "nan";  // without its sign, which means nothing
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
@@ -2646,12 +2669,6 @@ struct All : And {
 template <class... F>
 struct List {
   static constexpr int size = sizeof...(F);
-  template <class Wanted>
-  static constexpr int index_of() {
-    int i = 0;
-    const bool found = ((std::is_same_v<F, Wanted> || (++i, false)) || ...);
-    return found ? i : -1;
-  }
 };
 using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp,
                    Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Equal, NotEqual, Less,
@@ -2659,7 +2676,16 @@ using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Sq
                    All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor,
                    Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
 template <class F>
-constexpr int number_of = Every::index_of<F>();
+inline constexpr char mark_of = 0;  // its address is the formula's
+template <class... F>
+constexpr int place_in(List<F...>, const char* mark) {
+  const char* const marks[] = {&mark_of<F>...};
+  int place = 0;
+  while (marks[place] != mark) ++place;
+  return place;
+}
+template <class F>
+constexpr int number_of = place_in(Every(), &mark_of<F>);
 
 }  // namespace formula
 
@@ -2713,8 +2739,8 @@ inline const Machine* cuda_machine = nullptr;
 inline const Machine* machine(Device device) {
   if (device.kind == Device::cpu) return nullptr;
   if (!cuda_machine)
-    throw Error("there is no " + device.text() +
-                " in this program. Hint: build it with kernels.cu (cmake -D MINITENSOR_CUDA=ON)");
+    throw Error(text_of({"there is no ", device, " in this program. ",
+                         "Hint: build it with kernels.cu (cmake -D MINITENSOR_CUDA=ON)"}));
   return cuda_machine;
 }
 
@@ -2787,7 +2813,7 @@ struct KeptBlocksEnd {
 inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
   if (bytes >= wanted)  // else there is no such number
     if (void* block = std::aligned_alloc(64, bytes)) return block;
-  throw Error("there is no memory for " + std::to_string(wanted) + " bytes");
+  throw Error(text_of({"there is no memory for ", wanted, " bytes"}));
 }
 
 [[gnu::always_inline]] inline void* take_block(std::size_t wanted) {
@@ -3449,11 +3475,9 @@ inline constexpr std::string_view letters = "abcyi";
 constexpr unsigned letters_in(const char* text) {
   auto in_word = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'); };
   unsigned found = 0;
-  for (const char* p = text; p && *p; ++p) {
-    const std::size_t letter = letters.find(*p);
-    const bool alone = (p == text || !in_word(p[-1])) && !in_word(p[1]);
-    if (letter != std::string_view::npos && alone) found |= 1u << letter;
-  }
+  for (const char* p = text; p && *p; ++p)
+    for (std::size_t k = 0; k < letters.size(); ++k)
+      if (*p == letters[k] && (p == text || !in_word(p[-1])) && !in_word(p[1])) found |= 1u << k;
   return found;
 }
 
@@ -3589,11 +3613,26 @@ inline void set_node(TensorData& r, Ref<Node> node) {
   r.node = std::move(node);
 }
 
-// The inputs of an operation, in their order.
-struct InputTensors : std::span<const Tensor* const> {
-  using std::span<const Tensor* const>::span;
-  InputTensors(std::initializer_list<const Tensor*> list) : span(list.begin(), list.size()) {}
+// Things in a row that somebody else holds, for the length of a call: a std::span, whose header
+// would cost every program a tenth of a second to compile.
+template <class T>
+class Span {
+ public:
+  Span(const T* first, std::size_t size) : first_(first), size_(size) {}
+  Span(std::initializer_list<T> list) : Span(list.begin(), list.size()) {}
+  Span(const std::vector<T>& all) : Span(all.data(), all.size()) {}
+  const T* data() const { return first_; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const T* begin() const { return first_; }
+  const T* end() const { return first_ + size_; }
+  const T& operator[](std::size_t i) const { return first_[i]; }
+
+ private:
+  const T* first_;
+  std::size_t size_;
 };
+using InputTensors = Span<const Tensor*>;
 
 inline void attach_node(const Recipe& recipe, Tensor& y, InputTensors inputs, Loc line,
                         const Given& given, const Tensor* index) {
@@ -3751,14 +3790,16 @@ class [[nodiscard]] OneAtATime {
   std::atomic_flag& door_;
 };
 
-// Everything that the roots depend on, by falling number. Each search leaves its mark in the nodes
-// and leaves that it has met, so only one thread may search at a time (`marking`). The nodes still
-// to visit stand in a list and not on the call stack, which a million nodes would overflow.
+// Everything that the roots depend on, by falling number: of what has been met and not yet visited,
+// the youngest is next. Each search leaves its mark in the nodes and leaves that it has met, so
+// only one thread may search at a time (`marking`). Those still to visit stand in a heap and not on
+// the call stack, which a million nodes would overflow.
 struct Found {
   struct Place {
     Id id;
     Node* node;
     TensorData* leaf;
+    bool operator<(const Place& other) const { return id < other.id; }
   };
   Found(const std::vector<Tensor>& roots, Id mark);
   std::vector<Place> nodes, leaves;
@@ -3766,25 +3807,25 @@ struct Found {
 inline std::atomic_flag marking;
 
 inline Found::Found(const std::vector<Tensor>& roots, Id mark) {
+  std::vector<Place> met;
   auto meet = [&](Node* node, TensorData* leaf) {
-    if (node && std::exchange(node->mark, mark) != mark)
-      nodes.push_back({node->id(), node, nullptr});
-    if (leaf && std::exchange(leaf->mark, mark) != mark)
-      leaves.push_back({leaf->id, nullptr, leaf});
+    if (std::exchange(node ? node->mark : leaf->mark, mark) == mark) return;
+    met.push_back({node ? node->id() : leaf->id, node, leaf});
+    std::push_heap(met.begin(), met.end());
   };
   for (const Tensor& root : roots) {
     Node* node = root.node();
     meet(node, node ? nullptr : root.handle().get());
   }
-  for (std::size_t next = 0; next < nodes.size(); ++next) {
-    const Node& node = *nodes[next].node;
-    for (int slot = 0; slot < node.inputs.size(); ++slot)
-      meet(node.inputs[slot].from.node.get(), node.inputs[slot].from.leaf.get());
-  }
-  for (std::vector<Place>* list : {&nodes, &leaves}) {
-    auto later = [](const Place& a, const Place& b) { return a.id > b.id; };
-    if (!std::is_sorted(list->begin(), list->end(), later))  // a chain is found in order
-      std::sort(list->begin(), list->end(), later);
+  while (!met.empty()) {
+    std::pop_heap(met.begin(), met.end());
+    const Place next = met.back();
+    met.pop_back();
+    (next.node ? nodes : leaves).push_back(next);
+    if (!next.node) continue;
+    for (int slot = 0; slot < next.node->inputs.size(); ++slot)
+      if (const Edge& from = next.node->inputs[slot].from; from.wanted())
+        meet(from.node.get(), from.leaf.get());
   }
 }
 
@@ -3877,24 +3918,19 @@ class Rule {
   Pass* pass_ = nullptr;
 };
 
-// " by add_ at line.cpp:7", for a message about a value that is gone.
-inline std::string last_write(const Storage& storage) {
-  return storage.written_by ? std::string(" (by ") + storage.written_by + " at " +
-                                  storage.written_at.text() + "); it was used"
-                            : "; it was used";
-}
-
 // The tensor that was saved, as it was then. In a pass that is itself recorded it gets its history
 // back, so that the gradient can be differentiated once more.
 inline Tensor Rule::saved(char letter) const {
   for (int k = 0; k < node_->saved.size(); ++k) {
     const Saved& kept = node_->saved[k];
     if (kept.letter != letter) continue;
+    const Storage& storage = *kept.tensor.get().storage;
     if (kept.version != kept.tensor.version() && !kept.geometry_only)
       fail({node_->facts().name, node_->loc},
            {"the value that its derivative needs (", letter,
             ") was overwritten: it was saved at version ", kept.version, " and is now at version ",
-            kept.tensor.version(), last_write(*kept.tensor.get().storage)},
+            kept.tensor.version(), " (by ", storage.written_by, " at ", storage.written_at,
+            "); it was used"},
            {"write y = x + 1 instead of x += 1, or clone() before the write"});
     if (!current.grad_enabled || kept.geometry_only || kept.tensor.get().requires_grad)
       return kept.tensor;
@@ -4042,7 +4078,7 @@ inline void Pass::check_not_used_up(const Node& node) const {
   if (node.released)
     fail({"backward", loc_},
          {"an earlier pass, perhaps one that failed, has used up this graph (what ",
-          node.facts().name, " of ", node.loc.text(), " had saved is gone)"},
+          node.facts().name, " of ", node.loc, " had saved is gone)"},
          {"write backward({.retain_graph = true}) the first time"});
 }
 
@@ -4166,8 +4202,8 @@ inline void Tensor::backward(const Tensor& gradient, BackwardOptions options, Lo
   how.retain_graph = options.retain_graph || options.create_graph;
   how.create_graph = options.create_graph;
   if (options.create_graph)
-    warn({"backward", loc}, "with create_graph a leaf and its gradient hold each other",
-         "take grad(y, x, {.create_graph = true}), or call zero_grad() at the end");
+    warn({"backward", loc}, {"with create_graph a leaf and its gradient hold each other"},
+         {"take grad(y, x, {.create_graph = true}), or call zero_grad() at the end"});
   Pass(roots, seeds, nullptr, how, loc).run();
 }
 inline void Tensor::backward(BackwardOptions options, Loc loc) const {
@@ -4215,18 +4251,11 @@ template <class F>
 void Tensor::register_hook(F hook, Loc loc) const {
   if (!requires_grad())
     fail({"register_hook", loc}, {"this tensor does not require grad, so no gradient will come"});
-  // A pass calls copies of its hooks; what a hook remembers is kept once, for all of them.
-  struct Kept {
-    explicit Kept(F&& f) : hook(std::move(f)) {}
-    static void destroy(Kept* kept) { delete kept; }
-    std::atomic<int> handles{0};
-    F hook;
-  };
-  Hook wrapped = [kept = Ref<Kept>::make(std::move(hook))](const Tensor& gradient) {
-    if constexpr (std::is_void_v<decltype(kept->hook(gradient))>)
-      return kept->hook(gradient), Tensor();
+  Hook wrapped = [hook = std::move(hook)](const Tensor& gradient) mutable {
+    if constexpr (std::is_void_v<decltype(hook(gradient))>)
+      return hook(gradient), Tensor();
     else
-      return Tensor(kept->hook(gradient));
+      return Tensor(hook(gradient));
   };
   if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
   if (!get().extras) get().extras = Ref<TensorData::Extras>::make();
@@ -4272,7 +4301,7 @@ inline DType as_float(DType t) { return is_floating(t) ? t : float32; }
 
 inline void check_device(Device device, const At& at) {
   if (device.kind == Device::cuda && !cuda_machine)
-    fail(at, {"there is no device ", device.text(), ": this program was built without kernels.cu"},
+    fail(at, {"there is no device ", device, ": this program was built without kernels.cu"},
          {"stay on \"cpu\", or build with cmake -D MINITENSOR_CUDA=ON"});
 }
 
@@ -7668,7 +7697,7 @@ inline void renew(const Tensor& view) {
   TensorData& r = view.get();
   const Tensor base(r.base);
   Tensor x = view;
-  const Tensor* inputs[] = {&base};
+  const std::initializer_list<const Tensor*> inputs = {&base};
   {
     const OneAtATime alone(renewing);
     if (r.rewrites == r.base->rewrites) return;
@@ -7714,7 +7743,7 @@ inline void replace(const Tensor& x, Tensor result, const At& at) {
   }
   static constexpr const Recipe& recipe = recipe_of<rule::WriteInto>;
   Tensor base(r.base);
-  const Tensor* inputs[] = {&base, &result};
+  const std::initializer_list<const Tensor*> inputs = {&base, &result};
   attach_node(recipe, base, inputs, line_of(at.loc), {}, nullptr);
   Node& node = *base.get().node;
   save(node, 'v', alias_of(x), true);
@@ -8359,9 +8388,9 @@ inline Tensor difference_from(const Tensor& target, const Tensor& input, const A
   const Tensor error = input - target;
   if (input.shape() != target.shape())
     warn(at,
-         "the shapes " + to_string(input.shape()) + " and " + to_string(target.shape()) +
-             " are broadcast to " + to_string(error.shape()),
-         "give both the same shape, with squeeze(-1) or unsqueeze(-1)");
+         {"the shapes ", input.shape(), " and ", target.shape(), " are broadcast to ",
+          error.shape()},
+         {"give both the same shape, with squeeze(-1) or unsqueeze(-1)"});
   return error;
 }
 
@@ -9329,7 +9358,7 @@ inline Tensor weighted_sum(const Tensor& y, Loc loc) {
   return (y * weights).sum();
 }
 
-using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+using Function = Callback<Tensor(const std::vector<Tensor>&)>;
 
 // Element i of a float64 tensor, in row-major order, wherever it lies.
 inline double& element(const Tensor& x, std::int64_t i) {
@@ -9393,7 +9422,7 @@ inline bool gradcheck(const Function& f, const std::vector<Tensor>& inputs,
   }
   return true;
 }
-inline bool gradcheck(const std::function<Tensor(const Tensor&)>& f, const Tensor& x,
+inline bool gradcheck(const Callback<Tensor(const Tensor&)>& f, const Tensor& x,
                       GradcheckOptions options = {}, Loc loc = Loc::here()) {
   return gradcheck([&](const std::vector<Tensor>& inputs) { return f(inputs[0]); },
                    std::vector<Tensor>{x}, options, loc);
@@ -9463,9 +9492,8 @@ class Observer {  // an unnamed argument is one that this empty version has no u
   // A tensor was made from numbers.
   virtual void made(const Tensor& /*tensor*/, Loc /*line*/) {}
   // An operation ran. The node is null if it was not recorded.
-  virtual void op(const Node* /*node*/, const Facts&, const Given&,
-                  std::span<const Tensor* const> /*inputs*/, std::span<const Tensor> /*outputs*/,
-                  Loc /*line*/) {}
+  virtual void op(const Node* /*node*/, const Facts&, const Given&, Span<const Tensor*> /*inputs*/,
+                  Span<Tensor> /*outputs*/, Loc /*line*/) {}
   virtual void failed(const char* /*op*/, const std::string& /*text*/, Loc /*line*/) {}
   virtual void pass_begins(const PassSeen&) {}
   virtual void pass_ends(std::int64_t /*pass*/) {}
@@ -9486,8 +9514,7 @@ class Observer {  // an unnamed argument is one that this empty version has no u
   virtual void scope_opens(Id /*scope*/, const char* /*name*/, bool /*composed*/, Loc /*line*/) {}
   virtual void scope_closes(Id /*scope*/) {}
   // What a program says about itself: a lesson's prose ("said"), a point of a curve ("plotted").
-  virtual void note(const char* /*kind*/, const std::string& /*text*/,
-                    std::span<const double> /*numbers*/) {}
+  virtual void note(const char* /*kind*/, const std::string& /*text*/, Span<double> /*numbers*/) {}
 };
 
 inline Observer* observer() { return current.observer; }
@@ -9511,7 +9538,7 @@ inline void tell_op(const Node* node, const Facts& facts, const Given& given, In
                     const Tensor& y, const Tensor* index, Loc loc) {
   const Tensor outputs[] = {y, index ? *index : Tensor()};
   tell(current.observer, &Observer::op, node, facts, given, inputs,
-       std::span<const Tensor>(outputs, index ? 2 : 1), loc);
+       Span<Tensor>(outputs, index ? 2 : 1), loc);
 }
 inline void tell_wrote(const Tensor& x, std::int64_t version_before, const char* by,
                        const Node* node, Loc loc) {

@@ -27,7 +27,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>

@@ -12,7 +12,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -83,8 +82,7 @@ class Narrator : public mt::Observer {
   }
 
   void op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
-          std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
-          mt::Loc line) override {
+          mt::Span<const mt::Tensor*> inputs, mt::Span<mt::Tensor> outputs, mt::Loc line) override {
     if (!scopes_.empty() && scopes_.back().composed) return op_inside(node, inputs, outputs);
     arrive_at(line);
     if (!telling_) return;
@@ -177,7 +175,7 @@ class Narrator : public mt::Observer {
 
   // ---- The lesson's own words ----
 
-  void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
+  void note(const char* kind, const std::string& text, mt::Span<double> numbers) override {
     const std::string what = kind;
     if (what == "plotted") return chart_.add(text, numbers[0], numbers[1]);
     if (what == "hint") return hints_.push_back(text);
@@ -268,8 +266,7 @@ class Narrator : public mt::Observer {
   }
 
   Letters letters_of(const mt::Facts& facts, const mt::Given& given,
-                     std::span<const mt::Tensor* const> inputs,
-                     std::span<const mt::Tensor> outputs) const {
+                     mt::Span<const mt::Tensor*> inputs, mt::Span<mt::Tensor> outputs) const {
     Letters letters;
     const char* letter[] = {"a", "b", "c"};
     for (std::size_t i = 0; i < inputs.size() && i < 3; ++i) {
@@ -298,8 +295,8 @@ class Narrator : public mt::Observer {
   }
 
   // Inside of an operation made of others nothing is told; what it gives in the end is its own.
-  void op_inside(const mt::Node* node, std::span<const mt::Tensor* const> inputs,
-                 std::span<const mt::Tensor> outputs) {
+  void op_inside(const mt::Node* node, mt::Span<const mt::Tensor*> inputs,
+                 mt::Span<mt::Tensor> outputs) {
     OpenScope& box = *std::find_if(scopes_.begin(), scopes_.end(),
                                    [](const OpenScope& scope) { return scope.is_box; });
     for (const mt::Tensor* input : inputs)
@@ -320,7 +317,7 @@ class Narrator : public mt::Observer {
   }
 
   // Names the results of an operation, and tells it.
-  void finish(const mt::Node* node, std::span<const mt::Tensor> outputs, Told told,
+  void finish(const mt::Node* node, mt::Span<mt::Tensor> outputs, Told told,
               const std::string& with_numbers) {
     if (outputs.empty()) return;
     told.name = variable_of_next_operation();

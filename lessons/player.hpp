@@ -10,7 +10,6 @@
 #include <exception>
 #include <iostream>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -49,8 +48,7 @@ class Prompter : public mt::Observer {
 
   void made(const mt::Tensor& x, mt::Loc line) override { listener_.made(x, line); }
   void op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
-          std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
-          mt::Loc line) override {
+          mt::Span<const mt::Tensor*> inputs, mt::Span<mt::Tensor> outputs, mt::Loc line) override {
     listener_.op(node, facts, given, inputs, outputs, line);
   }
   void failed(const char* op, const std::string& text, mt::Loc line) override {
@@ -75,7 +73,7 @@ class Prompter : public mt::Observer {
     listener_.scope_opens(scope, name, composed, line);
   }
   void scope_closes(mt::Id scope) override { listener_.scope_closes(scope); }
-  void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
+  void note(const char* kind, const std::string& text, mt::Span<double> numbers) override {
     listener_.note(kind, text, numbers);
   }
 

@@ -1,6 +1,8 @@
 // Recording and going backwards: what a pass computes, what it leaves behind, and what it refuses.
 #include <pthread.h>
 
+#include <functional>
+
 #include "tests/tensors.hpp"
 
 namespace {
@@ -416,8 +418,8 @@ TEST_CASE("a gradient with history and its leaf hold each other until the gradie
 TEST_CASE("what was told under create_graph is enough to follow the second pass") {
   // Every node that the second pass meets belongs to an operation that the observer has seen.
   struct Witness : Observer {
-    void op(const Node* node, const Facts&, const Given&, std::span<const Tensor* const>,
-            std::span<const Tensor>, Loc) override {
+    void op(const Node* node, const Facts&, const Given&, Span<const Tensor*>,
+            Span<Tensor>, Loc) override {
       if (node) made.push_back(node->id());
     }
     void arrived(std::int64_t, const Node& node, int, const Tensor&, const Shape&,

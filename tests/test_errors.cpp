@@ -1,5 +1,6 @@
 // Errors are part of the interface: each names the operation, the rule that was broken, the shapes
 // or types, the caller's line and a hint. HERE stands for the right file and line.
+#include <functional>
 #include <numeric>
 
 #include "tests/tensors.hpp"

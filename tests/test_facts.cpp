@@ -1,6 +1,7 @@
 // The texts of the facts say what the operations do. Those that are formulas are evaluated at
 // random points and compared with the operation and its rule; those that are words stand in a list
 // here, each with an example worked out by hand.
+#include <functional>
 #include <map>
 #include <regex>
 

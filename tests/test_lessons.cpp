@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <iostream>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -128,8 +127,8 @@ class Steps : public mt::Observer {
   std::vector<std::string> list;
 
   void made(const mt::Tensor& x, mt::Loc line) override { value(x, line); }
-  void op(const mt::Node*, const mt::Facts&, const mt::Given&, std::span<const mt::Tensor* const>,
-          std::span<const mt::Tensor> outputs, mt::Loc line) override {
+  void op(const mt::Node*, const mt::Facts&, const mt::Given&, mt::Span<const mt::Tensor*>,
+          mt::Span<mt::Tensor> outputs, mt::Loc line) override {
     for (const mt::Tensor& output : outputs) value(output, line);
   }
   void pass_begins(const mt::PassSeen& pass) override {
@@ -181,7 +180,7 @@ TEST_CASE("lesson 05 takes its eighteen steps in their order") {
 class Notes : public mt::Observer {
  public:
   std::vector<std::string> list;
-  void note(const char* kind, const std::string& text, std::span<const double> numbers) override {
+  void note(const char* kind, const std::string& text, mt::Span<double> numbers) override {
     std::string line = std::string(kind) + ": " + text;
     for (double number : numbers) line += " " + words::number(number);
     list.push_back(line);

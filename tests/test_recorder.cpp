@@ -251,10 +251,9 @@ TEST_CASE("events stand in the innermost open scope") {
 
 TEST_CASE("words, questions and plots of a lesson are written down") {
   Watching watching;
-  const double answer[] = {7}, point[] = {1, 0.5};
   mt::observer()->note("said", "hello", {});
-  mt::observer()->note("asked", "what is x.grad?", answer);
-  mt::observer()->note("plotted", "loss", point);
+  mt::observer()->note("asked", "what is x.grad?", {7});
+  mt::observer()->note("plotted", "loss", {1, 0.5});
   CHECK(kinds(watching.trace()) == "said, asked, plotted");
   CHECK(watching.all<Asked>()[0].answer == 7);
   CHECK(watching.all<Plotted>()[0].y == 0.5);

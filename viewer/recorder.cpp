@@ -115,7 +115,7 @@ Seen Recorder::seen(const mt::Tensor& tensor) {
   return result;
 }
 
-std::vector<Seen> Recorder::seen(std::span<const mt::Tensor* const> tensors) {
+std::vector<Seen> Recorder::seen(mt::Span<const mt::Tensor*> tensors) {
   std::vector<Seen> result;
   for (const mt::Tensor* tensor : tensors) result.push_back(seen(*tensor));
   return result;
@@ -179,8 +179,7 @@ void Recorder::made(const mt::Tensor& tensor, mt::Loc where) {
 }
 
 void Recorder::op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
-                  std::span<const mt::Tensor* const> inputs, std::span<const mt::Tensor> outputs,
-                  mt::Loc where) {
+                  mt::Span<const mt::Tensor*> inputs, mt::Span<mt::Tensor> outputs, mt::Loc where) {
   keep_facts(facts);
   Op op;
   op.node = node ? node->id() : 0;
@@ -256,7 +255,7 @@ void Recorder::scope_closes(Id scope) {
   send(ScopeCloses{scope});
 }
 
-void Recorder::note(const char* kind, const std::string& text, std::span<const double> numbers) {
+void Recorder::note(const char* kind, const std::string& text, mt::Span<double> numbers) {
   auto number = [numbers](std::size_t i) { return i < numbers.size() ? numbers[i] : 0; };
   const std::string what = text_or_nothing(kind);
   if (what == "said") send(Said{text});

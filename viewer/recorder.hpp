@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,8 +35,8 @@ class Recorder : public minitensor::Observer {
 
   void made(const minitensor::Tensor&, minitensor::Loc) override;
   void op(const minitensor::Node*, const minitensor::Facts&, const minitensor::Given&,
-          std::span<const minitensor::Tensor* const> inputs,
-          std::span<const minitensor::Tensor> outputs, minitensor::Loc) override;
+          minitensor::Span<const minitensor::Tensor*> inputs,
+          minitensor::Span<minitensor::Tensor> outputs, minitensor::Loc) override;
   void failed(const char* op, const std::string& text, minitensor::Loc) override;
   void pass_begins(const minitensor::PassSeen&) override;
   void pass_ends(std::int64_t pass) override;
@@ -54,11 +53,11 @@ class Recorder : public minitensor::Observer {
   void named(const minitensor::Tensor&) override;
   void scope_opens(Id scope, const char* name, bool composed, minitensor::Loc) override;
   void scope_closes(Id scope) override;
-  void note(const char* kind, const std::string& text, std::span<const double> numbers) override;
+  void note(const char* kind, const std::string& text, minitensor::Span<double> numbers) override;
 
  private:
   Seen seen(const minitensor::Tensor&);
-  std::vector<Seen> seen(std::span<const minitensor::Tensor* const>);
+  std::vector<Seen> seen(minitensor::Span<const minitensor::Tensor*>);
   Line line(minitensor::Loc);
   void keep_storage(const minitensor::Tensor&, const Seen&);
   void keep_facts(const minitensor::Facts&);
