@@ -8776,22 +8776,10 @@ struct AttentionOptions {
   bool is_causal = false;            // query i may look at the keys 0 to i
   std::optional<double> scale = {};  // left out: 1 / sqrt(E)
 };
-// softmax(q kᵀ / sqrt(E)) v: queries [.., L, E], keys [.., S, E], values [.., S, D] -> [.., L, D]
-// (A. Vaswani et al., "Attention is all you need", 2017). A query that may look at nothing gets 0.
-inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
-                                           const Tensor& value, AttentionOptions options = {},
-                                           Loc loc = Loc::here()) {
-  const At at{"scaled_dot_product_attention", loc};
-  check_floats(query, at);
-  check_together(at, {&query, &key, &value});
-  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
-      key.size(-2) != value.size(-2))
-    fail(at,
-         {"the shapes ", query.shape(), ", ", key.shape(), " and ", value.shape(), " do not fit"},
-         {"they are [.., L, E], [.., S, E] and [.., S, D]"});
-  if (options.is_causal && options.attn_mask.defined())
-    fail(at, {"is_causal and attn_mask are given together"}, {"put one into the other"});
-  const Composed whole("scaled_dot_product_attention", loc);
+// softmax(q kᵀ / sqrt(E)): how much each of the queries [.., L, E] looks at each of the keys
+// [.., S, E] -> [.., L, S]. A query that may look at nothing gets zeros.
+inline Tensor attention_weights(const Tensor& query, const Tensor& key,
+                                const AttentionOptions& options, Loc loc) {
   const double inverse = 1 / std::sqrt(static_cast<double>(query.size(-1)));
   Tensor scores = query.matmul(key.transpose(-1, -2)) * options.scale.value_or(inverse);
   Tensor mask = options.attn_mask;
@@ -8807,11 +8795,27 @@ inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& ke
     blind = (scores == nothing).all({-1}, {.keepdim = true});
     if (!blind.any().item<bool>()) blind = Tensor();
   }
-  if (blind.defined()) scores = where(blind, 0, scores);
-  Tensor shares = scores.softmax(-1);
-  if (blind.defined()) shares = where(blind, 0, shares);
-  if (options.dropout_p > 0) shares = dropout(shares, options.dropout_p);
-  return shares.matmul(value);
+  if (!blind.defined()) return scores.softmax(-1);
+  return where(blind, 0, where(blind, 0, scores).softmax(-1));
+}
+// Those weights times the values [.., S, D] -> [.., L, D] (A. Vaswani et al., "Attention is all you
+// need", 2017).
+inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                           const Tensor& value, AttentionOptions options = {},
+                                           Loc loc = Loc::here()) {
+  const At at{"scaled_dot_product_attention", loc};
+  check_floats(query, at);
+  check_together(at, {&query, &key, &value});
+  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
+      key.size(-2) != value.size(-2))
+    fail(at,
+         {"the shapes ", query.shape(), ", ", key.shape(), " and ", value.shape(), " do not fit"},
+         {"they are [.., L, E], [.., S, E] and [.., S, D]"});
+  if (options.is_causal && options.attn_mask.defined())
+    fail(at, {"is_causal and attn_mask are given together"}, {"put one into the other"});
+  const Composed whole("scaled_dot_product_attention", loc);
+  const Tensor shares = attention_weights(query, key, options, loc);
+  return dropout(shares, options.dropout_p).matmul(value);
 }
 
 // ---- Convolutions and pools ---------------------------------------------------------------------
