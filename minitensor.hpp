@@ -74,7 +74,7 @@
 //   12. Random numbers           the same on every machine
 //   13. Proof                    derivatives checked by differences
 //   14. Being watched            the door for viewers; the graph as a picture
-//    A. Appendix: learning       optimisers
+//    A. Appendix: learning       modules, layers, optimisers
 
 #include <algorithm>
 #include <array>
@@ -95,6 +95,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -732,7 +733,7 @@ struct TensorData : View {
   bool requires_grad = false;              // asked for by the user: a leaf
   bool retains_grad = false;
   const Id id;
-  const Ref<Storage> storage;
+  Ref<Storage> storage;
 
   Ref<Node> node;        // the operation that made it; null for a leaf and for plain data
   Ref<TensorData> grad;  // a leaf's gradient; null: none yet
@@ -9677,6 +9678,997 @@ inline std::string to_string(const Tensor& x) {
 // ================================================================================================
 // A. Appendix: learning
 // ================================================================================================
+//
+// A network is made of *modules*, which keep parameters, and an *optimiser* changes those. There is
+// nothing new for the engine here: a layer is a function of chapter 11 that remembers its weights.
+//
+//     struct Net : nn::Module {
+//       nn::Linear fc1 = add("fc1", nn::Linear(784, 128));
+//       nn::Linear fc2 = add("fc2", nn::Linear(128, 10));
+//       Tensor forward(const Tensor& x) override { return fc2(fc1(x).relu()); }
+//     };
+//
+//     Net net;
+//     optim::SGD optimizer(net.parameters(), {.lr = 1e-3});
+//     for (int epoch = 0; epoch < 10; ++epoch) {
+//       optimizer.zero_grad();
+//       cross_entropy(net(x), y).backward();
+//       optimizer.step();
+//     }
+//
+// Names, shapes and first values of the parameters are PyTorch's, so that its files fit.
+
+namespace nn {
+
+// ---- Modules ------------------------------------------------------------------------------------
+
+// Tensors by name, in their order: "fc1.weight". It is made from a std::map and turns into one, so
+// that `save_safetensors(path, net.state_dict())` works.
+struct StateDict : std::vector<std::pair<std::string, Tensor>> {
+  StateDict() = default;
+  template <class Map>
+  requires requires { typename Map::mapped_type; }
+  StateDict(const Map& map) {
+    for (const auto& [name, tensor] : map) emplace_back(name, tensor);
+  }
+  template <class Map>
+  requires requires { typename Map::mapped_type; }
+  operator Map() const { return Map(begin(), end()); }
+
+  using vector::operator[];
+  Tensor operator[](std::string_view wanted) const {  // undefined if there is none
+    for (const auto& [name, tensor] : *this)
+      if (name == wanted) return tensor;
+    return {};
+  }
+};
+
+struct LoadOptions {
+  ByName by_name = ByName();
+  bool strict = true;  // every name has to be on both sides
+};
+
+// "Linear" from "N10minitensor2nn6LinearE": compilers write each part of a class's name behind its
+// length, and the last part is what the class was called.
+inline std::string class_name(const std::type_info& type) {
+  const std::string_view text = type.name();
+  std::string_view name;
+  for (std::size_t i = 0, length = 0; i < text.size(); ++i) {
+    if (text[i] >= '0' && text[i] <= '9') {
+      length = 10 * length + static_cast<std::size_t>(text[i] - '0');
+      continue;
+    }
+    if (length > 0 && i + length <= text.size()) {
+      name = text.substr(i, length);
+      i += length - 1;
+    }
+    length = 0;
+  }
+  return std::string(name);
+}
+
+// What every module has: parameters, which learn; buffers, which belong to its state and do not;
+// and parts, modules again. A module is a handle to these, as a tensor is to its memory: a copy is
+// the same network under a second name. (For its numbers: other.load_state_dict(net.state_dict()).)
+class ModuleBase {
+ public:
+  virtual ~ModuleBase() = default;
+  ModuleBase(const ModuleBase&) = default;
+  // Not assigned: `net.fc1 = Linear(3, 4)` would leave the old one among the parameters.
+  ModuleBase& operator=(const ModuleBase&) = delete;
+
+  // Each parameter once, in the order of registration, a module's own before those of its parts.
+  StateDict named_parameters() const;
+  std::vector<Tensor> parameters() const;
+  // Parameters and buffers, detached; they share their memory with the module.
+  StateDict state_dict() const;
+  // Copies numbers into parameters and buffers. Nothing is changed unless all of them fit.
+  void load_state_dict(const StateDict& state, LoadOptions options = {}, Loc loc = Loc::here());
+
+  // Dropout and batch norm do one thing in training and another after it.
+  void train(bool on = true) { set_training(*record_, on); }
+  void eval() { train(false); }
+  bool is_training() const { return record_->training; }
+
+  void zero_grad() const;
+  void requires_grad_(bool yes = true, Loc loc = Loc::here()) const;
+  // Floating point parameters and buffers, with their gradients, where they are: an optimiser that
+  // has them goes on with them.
+  void to(DType dtype, Loc loc = Loc::here()) const;
+  void to(Device device, Loc loc = Loc::here()) const;
+
+ protected:
+  ModuleBase() : record_(Ref<Record>::make()) {}
+  // Makes a module a part of this one: `Linear fc1 = add("fc1", Linear(784, 128));`
+  template <class M>
+  M add(const std::string& name, M part, Loc loc = Loc::here()) {
+    add_part(name, part, loc);
+    static_cast<ModuleBase&>(part).record_->title = name;
+    return part;
+  }
+  void add_part(const std::string& name, const ModuleBase& part, Loc loc);  // keeps its title
+  Tensor register_parameter(const std::string& name, const Tensor& x, Loc loc = Loc::here());
+  Tensor register_buffer(const std::string& name, const Tensor& x, Loc loc = Loc::here());
+  // A layer's first values: uniform from -1 / sqrt(fan_in) to 1 / sqrt(fan_in); or a constant.
+  Tensor uniform_parameter(const std::string& name, Shape shape, std::int64_t fan_in, Loc loc);
+  Tensor constant_parameter(const std::string& name, Shape shape, double value, Loc loc) {
+    return register_parameter(name, full(shape, value, {.requires_grad = true}, loc), loc);
+  }
+  // The title of its box, for whoever watches: what it was called in add(), or its class.
+  std::string title() const {
+    if (!current.observer) return "";
+    return record_->title.empty() ? class_name(typeid(*this)) : record_->title;
+  }
+
+ private:
+  struct Kept {
+    std::string name;
+    Tensor tensor;
+    bool is_parameter;
+  };
+  struct Record {
+    static void destroy(Record* record) { delete record; }
+    std::atomic<int> handles{0};
+    bool training = true;
+    std::string title, prefix;  // prefix: what stands before its parameters' names, "net.fc1."
+    std::vector<Kept> kept;
+    std::vector<std::pair<std::string, Ref<Record>>> parts;
+  };
+  static void set_training(Record& record, bool on) {
+    record.training = on;
+    for (const auto& part : record.parts) set_training(*part.second, on);
+  }
+  // What it keeps and what its parts keep, under their full names.
+  static void list(const Record& record, const std::string& prefix, std::vector<Kept>& all) {
+    for (const Kept& one : record.kept)
+      all.push_back({prefix + one.name, one.tensor, one.is_parameter});
+    for (const auto& [name, part] : record.parts) list(*part, prefix + name + ".", all);
+  }
+  std::vector<Kept> list() const {
+    std::vector<Kept> all;
+    list(*record_, "", all);
+    return all;
+  }
+  // The tensors are called by their full names, as a reader of the graph wants them.
+  static void name_tensors(Record& record, const std::string& prefix) {
+    record.prefix = prefix;
+    for (const Kept& one : record.kept) one.tensor.named(prefix + one.name);
+    for (const auto& [name, part] : record.parts) name_tensors(*part, prefix + name + ".");
+  }
+  Tensor keep(const std::string& name, const Tensor& x, bool is_parameter, const At& at);
+  void check_name(const std::string& name, const At& at) const;
+  void convert(Calls<Tensor&> change, Loc loc) const;
+
+  const Ref<Record> record_;
+};
+
+inline void ModuleBase::check_name(const std::string& name, const At& at) const {
+  bool taken = false;
+  for (const Kept& one : record_->kept) taken = taken || one.name == name;
+  for (const auto& part : record_->parts) taken = taken || part.first == name;
+  if (taken) fail(at, {"this module already has a \"", name, "\""}, {"give it another name"});
+  if (name.empty() || name.find('.') != name.npos)
+    fail(at, {"\"", name, "\" is not a name for a part"}, {"it has no dot and is not empty"});
+}
+inline void ModuleBase::add_part(const std::string& name, const ModuleBase& part, Loc loc) {
+  check_name(name, {"add", loc});
+  record_->parts.emplace_back(name, part.record_);
+  name_tensors(*part.record_, record_->prefix + name + ".");
+}
+inline Tensor ModuleBase::keep(const std::string& name, const Tensor& x, bool is_parameter,
+                               const At& at) {
+  check_name(name, at);
+  check_together(at, {&x});
+  if (!x.is_leaf())
+    fail(at, {"\"", name, "\" was computed, it is not a leaf"}, {"detach() it first"});
+  if (is_parameter) x.requires_grad_(true, at.loc);
+  record_->kept.push_back({name, x, is_parameter});
+  return x.named(record_->prefix + name);
+}
+inline Tensor ModuleBase::register_parameter(const std::string& name, const Tensor& x, Loc loc) {
+  return keep(name, x, true, {"register_parameter", loc});
+}
+inline Tensor ModuleBase::register_buffer(const std::string& name, const Tensor& x, Loc loc) {
+  return keep(name, x, false, {"register_buffer", loc});
+}
+inline Tensor ModuleBase::uniform_parameter(const std::string& name, Shape shape,
+                                            std::int64_t fan_in, Loc loc) {
+  const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
+  const TensorOptions options{.requires_grad = true};
+  Tensor w = begin_numbers(class_name(typeid(*this)).c_str(), shape, float32, options, loc);
+  fill_uniform(w.elements(), default_generator, -bound, bound);
+  return register_parameter(name, end_tensor(std::move(w), options, loc), loc);
+}
+
+inline StateDict ModuleBase::named_parameters() const {
+  StateDict found;
+  for (const Kept& one : list()) {
+    bool wanted = one.is_parameter;
+    for (const auto& [name, other] : found) wanted = wanted && other.id() != one.tensor.id();
+    if (wanted) found.emplace_back(one.name, one.tensor);
+  }
+  return found;
+}
+inline std::vector<Tensor> ModuleBase::parameters() const {
+  std::vector<Tensor> found;
+  for (const auto& [name, tensor] : named_parameters()) found.push_back(tensor);
+  return found;
+}
+inline void ModuleBase::zero_grad() const {
+  for (const Tensor& w : parameters()) w.zero_grad();
+}
+inline void ModuleBase::requires_grad_(bool yes, Loc loc) const {
+  for (const Tensor& w : parameters()) w.requires_grad_(yes, loc);
+}
+
+inline StateDict ModuleBase::state_dict() const {
+  const Quiet quiet;
+  StateDict state;
+  for (const Kept& one : list()) state.emplace_back(one.name, one.tensor.detach());
+  return state;
+}
+inline void ModuleBase::load_state_dict(const StateDict& state, LoadOptions options, Loc loc) {
+  const At at{"load_state_dict", loc};
+  const StateDict mine = state_dict();
+  std::string missing, unknown;
+  for (const auto& [name, tensor] : mine) {
+    const Tensor x = state[name];
+    if (!x.defined()) missing += " " + name;
+    if (x.defined() && x.shape() != tensor.shape())
+      fail(at, {"\"", name, "\" has the shape ", x.shape(), ", and here it is ", tensor.shape()});
+  }
+  for (const auto& [name, tensor] : state)
+    if (!mine[name].defined()) unknown += " " + name;
+  if (options.strict && !missing.empty())
+    fail(at, {"the state lacks", missing}, {"{.strict = false} loads what there is"});
+  if (options.strict && !unknown.empty())
+    fail(at, {"this module has no", unknown}, {"{.strict = false} loads what it has"});
+  const Pin pin(loc);
+  const NoGrad guard;
+  for (const Kept& one : list())
+    if (const Tensor x = state[one.name]; x.defined()) one.tensor.copy_(x.to(one.tensor.device()));
+}
+
+// The memory of the changed tensor takes the place of the old one in the record, so all handles see
+// it. Its version goes on counting: a graph that has saved the tensor notices.
+inline void ModuleBase::convert(Calls<Tensor&> change, Loc loc) const {
+  const Unseen inside(loc);
+  for (const Kept& one : list())
+    for (const Tensor& x : {one.tensor, one.tensor.grad()}) {
+      if (!x.defined() || !is_floating(x.dtype())) continue;
+      Tensor y = x;
+      change(y);
+      if (y.shares_storage_with(x)) continue;
+      y.get().storage->version = x.version();
+      note_write(y, "to", line_of(loc));
+      static_cast<View&>(x.get()) = y.get();
+      x.get().storage = y.get().storage;
+    }
+}
+inline void ModuleBase::to(DType dtype, Loc loc) const {
+  if (!is_floating(dtype))
+    fail({"to", loc}, {"parameters are floats, not ", dtype}, {"write float32 or float64"});
+  convert([&](Tensor& x) { x = x.to(dtype); }, loc);
+}
+inline void ModuleBase::to(Device device, Loc loc) const {
+  convert([&](Tensor& x) { x = x.to(device); }, loc);
+}
+
+// A module that makes one tensor of one tensor. Derive from it, write forward(), and call the
+// module itself, `y = net(x)`: the viewer draws it as a box of its name. (One that takes or gives
+// something else derives from ModuleBase and has an operator() of its own.)
+class Module : public ModuleBase {
+ public:
+  virtual Tensor forward(const Tensor& x) = 0;
+  Tensor operator()(const Tensor& x, Loc loc = Loc::here()) {
+    const Scope scope(title(), loc);
+    std::optional<Pin> pin;
+    if (is_layer_) pin.emplace(loc);
+    return forward(x);
+  }
+
+ protected:
+  bool is_layer_ = false;
+};
+
+// The modules of this header. What happens inside carries the line of their caller, while in your
+// own forward() each line is its own.
+class Layer : public Module {
+ protected:
+  Layer() { is_layer_ = true; }
+};
+
+// One module after the other: Sequential(Linear(2, 16), ReLU(), Linear(16, 2)). Their names are
+// their numbers, as in "0.weight".
+class Sequential : public Layer {
+ public:
+  template <class... M>
+  explicit Sequential(const M&... modules) {
+    (push_back(modules), ...);
+  }
+  template <class M>
+  void push_back(M module, Loc loc = Loc::here()) {
+    add_part(std::to_string(modules_.size()), module, loc);
+    modules_.push_back([module](const Tensor& x) mutable { return module(x); });
+  }
+  Tensor forward(const Tensor& input) override {
+    Tensor x = input;
+    for (auto& module : modules_) x = module(x);
+    return x;
+  }
+  std::size_t size() const { return modules_.size(); }
+
+ private:
+  std::vector<std::function<Tensor(const Tensor&)>> modules_;
+};
+
+// Modules of one class in a row, for a forward() that walks over them: `for (Block& b : blocks)`.
+template <class M>
+class ModuleList : public ModuleBase {
+ public:
+  ModuleList(std::initializer_list<M> modules = {}) {
+    for (const M& module : modules) push_back(module);
+  }
+  void push_back(const M& module, Loc loc = Loc::here()) {
+    add_part(std::to_string(modules_.size()), module, loc);
+    modules_.push_back(module);
+  }
+  M& operator[](std::size_t i) { return modules_.at(i); }
+  auto begin() { return modules_.begin(); }
+  auto end() { return modules_.end(); }
+  std::size_t size() const { return modules_.size(); }
+
+ private:
+  std::vector<M> modules_;
+};
+
+// ---- First values -------------------------------------------------------------------------------
+//
+// If each layer made its input larger, or smaller, many layers would make it infinite, or nothing.
+// So weights are drawn with a spread that keeps the size of what passes: forwards by the number of
+// inputs (fan_in), or backwards by that of outputs (fan_out).
+
+namespace init {
+
+inline void uniform_(const Tensor& w, double from = 0, double to = 1, Loc loc = Loc::here()) {
+  const NoGrad guard;
+  w.uniform_(from, to, loc);
+}
+inline void normal_(const Tensor& w, double mean = 0, double std = 1, Loc loc = Loc::here()) {
+  const NoGrad guard;
+  w.normal_(mean, std, loc);
+}
+inline void constant_(const Tensor& w, Scalar value, Loc loc = Loc::here()) {
+  const NoGrad guard;
+  w.fill_(value, loc);
+}
+inline void zeros_(const Tensor& w, Loc loc = Loc::here()) { constant_(w, 0, loc); }
+inline void ones_(const Tensor& w, Loc loc = Loc::here()) { constant_(w, 1, loc); }
+
+// How many inputs and outputs a weight [out, in, ...] has; each place of a kernel counts.
+struct Fans {
+  Fans(const Tensor& w, const At& at) {
+    check_together(at, {&w});
+    if (w.dim() < 2)
+      fail(at, {"a weight ", w.shape(), " has no inputs and outputs"}, {"it is [out, in, ...]"});
+    Shape kernel = w.shape();
+    kernel[0] = kernel[1] = 1;
+    in = static_cast<double>(w.size(1) * kernel.numel());
+    out = static_cast<double>(w.size(0) * kernel.numel());
+  }
+  double in, out;
+};
+// What makes up for the function that follows: relu drops half of its input, so sqrt(2).
+inline double calculate_gain(const char* nonlinearity, double slope = 0.01, Loc loc = Loc::here()) {
+  const std::string_view name = nonlinearity;
+  if (name == "linear" || name == "sigmoid" || name == "conv1d" || name == "conv2d") return 1;
+  if (name == "tanh") return 5.0 / 3;
+  if (name == "relu") return std::sqrt(2.0);
+  if (name == "leaky_relu") return std::sqrt(2 / (1 + slope * slope));
+  fail({"calculate_gain", loc}, {"there is no gain for \"", name, "\""},
+       {"there is for \"relu\", \"leaky_relu\", \"tanh\", \"sigmoid\" and \"linear\""});
+}
+
+// A compromise of both directions: variance 2 gain² / (fan_in + fan_out) (X. Glorot, Y. Bengio,
+// 2010).
+inline double xavier_std(const Tensor& w, double gain, const At& at) {
+  const Fans fans(w, at);
+  return gain * std::sqrt(2 / (fans.in + fans.out));
+}
+inline void xavier_uniform_(const Tensor& w, double gain = 1, Loc loc = Loc::here()) {
+  const double bound = std::sqrt(3.0) * xavier_std(w, gain, {"xavier_uniform_", loc});
+  uniform_(w, -bound, bound, loc);
+}
+inline void xavier_normal_(const Tensor& w, double gain = 1, Loc loc = Loc::here()) {
+  normal_(w, 0, xavier_std(w, gain, {"xavier_normal_", loc}), loc);
+}
+
+struct KaimingOptions {
+  ByName by_name = ByName();
+  double a = 0;  // the slope of leaky_relu below 0
+  const char* mode = "fan_in";
+  const char* nonlinearity = "leaky_relu";
+};
+// One direction: variance gain² / fan (K. He, X. Zhang, S. Ren, J. Sun, 2015).
+inline double kaiming_std(const Tensor& w, const KaimingOptions& options, const At& at) {
+  const std::string_view mode = options.mode;
+  if (mode != "fan_in" && mode != "fan_out")
+    fail(at, {"mode is \"", mode, "\""}, {"write \"fan_in\" or \"fan_out\""});
+  const Fans fans(w, at);
+  return calculate_gain(options.nonlinearity, options.a, at.loc) /
+         std::sqrt(mode == "fan_in" ? fans.in : fans.out);
+}
+inline void kaiming_uniform_(const Tensor& w, KaimingOptions options = {}, Loc loc = Loc::here()) {
+  const double bound = std::sqrt(3.0) * kaiming_std(w, options, {"kaiming_uniform_", loc});
+  uniform_(w, -bound, bound, loc);
+}
+inline void kaiming_normal_(const Tensor& w, KaimingOptions options = {}, Loc loc = Loc::here()) {
+  normal_(w, 0, kaiming_std(w, options, {"kaiming_normal_", loc}), loc);
+}
+
+}  // namespace init
+
+// ---- Layers with weights ------------------------------------------------------------------------
+
+struct LinearOptions {
+  ByName by_name = ByName();
+  bool bias = true;
+};
+// x wᵀ + bias: [.., in] -> [.., out].
+class Linear : public Layer {
+ public:
+  Linear(std::int64_t in, std::int64_t out, LinearOptions options = {}, Loc loc = Loc::here())
+      : weight(uniform_parameter("weight", {out, in}, in, loc)),
+        bias(options.bias ? uniform_parameter("bias", {out}, in, loc) : Tensor()) {}
+  Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
+
+  const Tensor weight, bias;  // [out, in] and [out]
+};
+
+struct ConvLayerOptions {
+  ByName by_name = ByName();
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+// What both convolutions have: a kernel for each output channel and each input channel of its
+// group.
+class Conv : public Layer {
+ public:
+  const Tensor weight, bias;  // [out, in / groups, kernel..] and [out]
+
+ protected:
+  Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvLayerOptions& o, Loc loc)
+      : weight(uniform_parameter("weight", shape_of(in, out, kernel, o.groups, loc),
+                                 in / o.groups * kernel.numel(), loc)),
+        bias(o.bias ? uniform_parameter("bias", {out}, in / o.groups * kernel.numel(), loc)
+                    : Tensor()),
+        how_{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups} {
+  }
+  static Shape shape_of(std::int64_t in, std::int64_t out, Shape kernel, std::int64_t groups,
+                        Loc loc) {
+    if (groups < 1 || in % groups != 0 || out % groups != 0)
+      fail({"Conv", loc}, {in, " and ", out, " channels do not make ", groups, " groups"});
+    kernel.insert(0, in / groups);
+    kernel.insert(0, out);
+    return kernel;
+  }
+  const ConvOptions how_;
+};
+// [N, in, L] -> [N, out, L'], with L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+class Conv1d : public Conv {
+ public:
+  Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, ConvLayerOptions options = {},
+         Loc loc = Loc::here())
+      : Conv(in, out, {kernel}, options, loc) {}
+  Tensor forward(const Tensor& x) override { return conv1d(x, weight, bias, how_); }
+};
+// The same for images: [N, in, H, W] -> [N, out, H', W'].
+class Conv2d : public Conv {
+ public:
+  Conv2d(std::int64_t in, std::int64_t out, Pair kernel, ConvLayerOptions options = {},
+         Loc loc = Loc::here())
+      : Conv(in, out, {kernel.height, kernel.width}, options, loc) {}
+  Tensor forward(const Tensor& x) override { return conv2d(x, weight, bias, how_); }
+};
+
+struct EmbeddingOptions {
+  ByName by_name = ByName();
+  std::optional<std::int64_t> padding_idx = {};  // a row that is 0 at first and does not learn
+};
+// A vector for each of `count` words: numbers [..] -> [.., size].
+class Embedding : public Layer {
+ public:
+  Embedding(std::int64_t count, std::int64_t size, EmbeddingOptions options = {},
+            Loc loc = Loc::here())
+      : weight(register_parameter("weight", randn({count, size}, {.requires_grad = true}, loc))),
+        padding_(options.padding_idx) {
+    if (!padding_) return;
+    if (*padding_ < -count || *padding_ >= count)
+      fail({"Embedding", loc}, {"padding_idx is ", *padding_, ", and there are ", count, " rows"});
+    if (*padding_ < 0) *padding_ += count;
+    const NoGrad guard;
+    weight[*padding_].zero_();
+  }
+  Tensor forward(const Tensor& index) override {
+    const Tensor rows = embedding(index, weight);
+    return padding_ ? where((index == *padding_).unsqueeze(-1), rows.detach(), rows) : rows;
+  }
+
+  const Tensor weight;  // [count, size], at first normal
+
+ private:
+  std::optional<std::int64_t> padding_;
+};
+
+// ---- Norms --------------------------------------------------------------------------------------
+
+struct BatchNormLayerOptions {
+  ByName by_name = ByName();
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // {}: the running values are means over all batches
+  bool affine = true;                    // a scale and a shift, which are learnt
+  bool track_running_stats = true;
+};
+// Each channel gets the mean 0 and the variance 1 over its batch (S. Ioffe, C. Szegedy, 2015). In
+// training it follows the mean and the (unbiased) variance, which it uses after eval().
+class BatchNorm : public Layer {
+ public:
+  Tensor forward(const Tensor& x) override;
+
+  const Tensor weight, bias, running_mean, running_var;  // [C]
+  const Tensor num_batches_tracked;
+
+ protected:
+  // `axes` is how many the input has; the last may be missing.
+  BatchNorm(std::int64_t channels, Shape axes, const BatchNormLayerOptions& o, Loc loc)
+      : weight(o.affine ? constant_parameter("weight", {channels}, 1, loc) : Tensor()),
+        bias(o.affine ? constant_parameter("bias", {channels}, 0, loc) : Tensor()),
+        running_mean(buffer("running_mean", zeros({channels}), o)),
+        running_var(buffer("running_var", ones({channels}), o)),
+        num_batches_tracked(buffer("num_batches_tracked", zeros({}, {.dtype = int64}), o)),
+        axes_(axes),
+        options_(o) {}
+
+ private:
+  Tensor buffer(const char* name, const Tensor& x, const BatchNormLayerOptions& o) {
+    return o.track_running_stats ? register_buffer(name, x) : Tensor();
+  }
+  const Shape axes_;
+  const BatchNormLayerOptions options_;
+};
+inline Tensor BatchNorm::forward(const Tensor& x) {
+  if (x.defined() && !axes_.contains(x.dim()))
+    fail({class_name(typeid(*this)).c_str(), current.last_line},
+         {"the input has the shape ", x.shape()},
+         {axes_.size() == 1 ? "it is [N, C, H, W]" : "it is [N, C] or [N, C, L]"});
+  const bool tracks = is_training() && running_mean.defined();
+  if (tracks) {
+    const NoGrad guard;
+    num_batches_tracked.add_(1);
+  }
+  const bool mean_of_all = tracks && !options_.momentum;
+  return batch_norm(
+      x, running_mean, running_var, weight, bias,
+      {.training = is_training() || !running_mean.defined(),
+       .momentum = mean_of_all ? 1 / num_batches_tracked.item() : options_.momentum.value_or(0),
+       .eps = options_.eps});
+}
+class BatchNorm1d : public BatchNorm {  // [N, C] or [N, C, L]
+ public:
+  explicit BatchNorm1d(std::int64_t channels, BatchNormLayerOptions options = {},
+                       Loc loc = Loc::here())
+      : BatchNorm(channels, {2, 3}, options, loc) {}
+};
+class BatchNorm2d : public BatchNorm {  // [N, C, H, W]
+ public:
+  explicit BatchNorm2d(std::int64_t channels, BatchNormLayerOptions options = {},
+                       Loc loc = Loc::here())
+      : BatchNorm(channels, {4}, options, loc) {}
+};
+
+struct LayerNormOptions {
+  ByName by_name = ByName();
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+};
+// Each row of the last axes gets the mean 0 and the variance 1, then a learnt scale and shift for
+// each of its places (J. L. Ba, J. R. Kiros, G. E. Hinton, 2016).
+class LayerNorm : public Layer {
+ public:
+  explicit LayerNorm(Shape shape, LayerNormOptions o = {}, Loc loc = Loc::here())
+      : weight(o.elementwise_affine ? constant_parameter("weight", shape, 1, loc) : Tensor()),
+        bias(o.elementwise_affine ? constant_parameter("bias", shape, 0, loc) : Tensor()),
+        shape_(shape),
+        eps_(o.eps) {}
+  Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, eps_); }
+
+  const Tensor weight, bias;  // of the given shape
+
+ private:
+  const Shape shape_;
+  const double eps_;
+};
+
+struct GroupNormOptions {
+  ByName by_name = ByName();
+  double eps = 1e-5;
+  bool affine = true;
+};
+// The same over each group of channels, for each image: [N, C, ...] (Y. Wu, K. He, 2018).
+class GroupNorm : public Layer {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels, GroupNormOptions o = {},
+            Loc loc = Loc::here())
+      : weight(o.affine ? constant_parameter("weight", {channels}, 1, loc) : Tensor()),
+        bias(o.affine ? constant_parameter("bias", {channels}, 0, loc) : Tensor()),
+        groups_(groups),
+        eps_(o.eps) {}
+  Tensor forward(const Tensor& x) override { return group_norm(x, groups_, weight, bias, eps_); }
+
+  const Tensor weight, bias;  // [C]
+
+ private:
+  const std::int64_t groups_;
+  const double eps_;
+};
+
+// ---- Layers without weights ---------------------------------------------------------------------
+
+// A function, as a module.
+class FunctionLayer : public Layer {
+ public:
+  Tensor forward(const Tensor& x) override { return f_(x); }
+
+ protected:
+  explicit FunctionLayer(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
+
+ private:
+  const std::function<Tensor(const Tensor&)> f_;
+};
+
+struct ReLU : FunctionLayer {
+  ReLU() : FunctionLayer([](const Tensor& x) { return x.relu(); }) {}
+};
+struct Tanh : FunctionLayer {
+  Tanh() : FunctionLayer([](const Tensor& x) { return x.tanh(); }) {}
+};
+struct Sigmoid : FunctionLayer {
+  Sigmoid() : FunctionLayer([](const Tensor& x) { return x.sigmoid(); }) {}
+};
+struct LogSigmoid : FunctionLayer {
+  LogSigmoid() : FunctionLayer([](const Tensor& x) { return logsigmoid(x); }) {}
+};
+struct SiLU : FunctionLayer {  // x sigmoid(x) (S. Elfwing, E. Uchibe, K. Doya, 2018)
+  SiLU() : FunctionLayer([](const Tensor& x) { return silu(x); }) {}
+};
+struct GELU : FunctionLayer {  // (D. Hendrycks, K. Gimpel, 2016)
+  explicit GELU(GeluOptions options = {})
+      : FunctionLayer([=](const Tensor& x) { return gelu(x, options); }) {}
+};
+struct ELU : FunctionLayer {  // (D.-A. Clevert, T. Unterthiner, S. Hochreiter, 2016)
+  explicit ELU(double alpha = 1) : FunctionLayer([=](const Tensor& x) { return elu(x, alpha); }) {}
+};
+struct LeakyReLU : FunctionLayer {
+  explicit LeakyReLU(double negative_slope = 0.01)
+      : FunctionLayer([=](const Tensor& x) { return leaky_relu(x, negative_slope); }) {}
+};
+struct Softplus : FunctionLayer {
+  explicit Softplus(SoftplusOptions options = {})
+      : FunctionLayer([=](const Tensor& x) { return softplus(x, options); }) {}
+};
+struct Softmax : FunctionLayer {
+  explicit Softmax(std::int64_t axis)
+      : FunctionLayer([=](const Tensor& x) { return x.softmax(axis); }) {}
+};
+struct LogSoftmax : FunctionLayer {
+  explicit LogSoftmax(std::int64_t axis)
+      : FunctionLayer([=](const Tensor& x) { return x.log_softmax(axis); }) {}
+};
+// [N, C, H, W] -> [N, C * H * W]: all axes from `from` to `to` become one.
+struct Flatten : FunctionLayer {
+  explicit Flatten(std::int64_t from = 1, std::int64_t to = -1)
+      : FunctionLayer([=](const Tensor& x) { return x.flatten(from, to); }) {}
+};
+// Windows over the last two axes, [N, C, H, W] -> [N, C, H', W'], as the functions of chapter 11.
+struct MaxPool2d : FunctionLayer {
+  explicit MaxPool2d(Pair kernel, PoolOptions options = {})
+      : FunctionLayer([=](const Tensor& x) { return max_pool2d(x, kernel, options); }) {}
+};
+struct AvgPool2d : FunctionLayer {
+  explicit AvgPool2d(Pair kernel, AvgPoolOptions options = {})
+      : FunctionLayer([=](const Tensor& x) { return avg_pool2d(x, kernel, options); }) {}
+};
+struct AdaptiveAvgPool2d : FunctionLayer {
+  explicit AdaptiveAvgPool2d(Pair size)
+      : FunctionLayer([=](const Tensor& x) { return adaptive_avg_pool2d(x, size); }) {}
+};
+// In training, zeros in random places (N. Srivastava et al., 2014); after eval(), nothing.
+class Dropout : public Layer {
+ public:
+  explicit Dropout(double p = 0.5, Loc loc = Loc::here()) : p_(p) {
+    if (!(p >= 0 && p <= 1))
+      fail({"Dropout", loc}, {"the probability is ", p, ", it has to be between 0 and 1"});
+  }
+  Tensor forward(const Tensor& x) override { return dropout(x, p_, is_training()); }
+
+ private:
+  const double p_;
+};
+
+// ---- Attention ----------------------------------------------------------------------------------
+
+struct MultiheadAttentionOptions {
+  ByName by_name = ByName();
+  double dropout = 0;
+  bool bias = true;
+  bool batch_first = false;  // [N, L, E] instead of [L, N, E]
+};
+// True is where a query may *not* look. (In scaled_dot_product_attention it is where it may, as in
+// PyTorch.) Floats are added to the scores.
+struct AttentionMasks {
+  ByName by_name = ByName();
+  Tensor key_padding_mask = {};  // [N, S]
+  bool need_weights = true;
+  Tensor attn_mask = {};  // [L, S] or [N * heads, L, S]
+};
+struct AttentionResult {
+  Tensor output, weights;  // the weights: [N, L, S], means over the heads
+};
+// Several attentions side by side, each to its own share of the E features (A. Vaswani et al.,
+// 2017): queries [L, N, E], keys and values [S, N, E] -> [L, N, E]. N may be missing.
+class MultiheadAttention : public ModuleBase {
+ public:
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                     MultiheadAttentionOptions options = {}, Loc loc = Loc::here())
+      : in_proj_weight(uniform_parameter("in_proj_weight", {3 * embed_dim, embed_dim}, 1, loc)),
+        in_proj_bias(options.bias ? constant_parameter("in_proj_bias", {3 * embed_dim}, 0, loc)
+                                  : Tensor()),
+        out_proj(add("out_proj", Linear(embed_dim, embed_dim, {.bias = options.bias}, loc), loc)),
+        heads_(num_heads),
+        options_(options) {
+    if (num_heads < 1 || embed_dim % num_heads != 0)
+      fail({"MultiheadAttention", loc},
+           {embed_dim, " features do not make ", num_heads, " equal heads"});
+    const Unseen inside(loc);
+    init::xavier_uniform_(in_proj_weight);
+    if (options.bias) init::zeros_(out_proj.bias);
+  }
+  AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                             AttentionMasks masks = {}, Loc loc = Loc::here());
+
+  const Tensor in_proj_weight, in_proj_bias;  // [3 E, E] and [3 E]: for queries, keys and values
+  Linear out_proj;
+
+ private:
+  // [L, N, E] -> [N, heads, L, E / heads]
+  Tensor in_heads(const Tensor& x) const {
+    return x.unflatten(-1, {heads_, x.size(-1) / heads_}).permute({1, 2, 0, 3});
+  }
+  const std::int64_t heads_;
+  const MultiheadAttentionOptions options_;
+};
+
+inline AttentionResult MultiheadAttention::operator()(const Tensor& query, const Tensor& key,
+                                                      const Tensor& value, AttentionMasks masks,
+                                                      Loc loc) {
+  const At at{"MultiheadAttention", loc};
+  const Scope scope(title(), loc);
+  const Pin pin(loc);
+  check_together(at, {&query, &key, &value});
+  const int axes = query.dim();
+  const std::int64_t size = in_proj_weight.size(1);
+  for (const Tensor* x : {&query, &key, &value})
+    if (x->dim() != axes || axes < 2 || axes > 3 || x->size(-1) != size)
+      fail(at, {"the shapes are ", query.shape(), ", ", key.shape(), " and ", value.shape()},
+           {"each is [L, N, ", size, "], or [L, ", size, "] without a batch"});
+  const auto in_order = [&](const Tensor& x) {
+    return axes == 2 ? x.unsqueeze(1) : options_.batch_first ? x.transpose(0, 1) : x;
+  };
+  Tensor inputs[3] = {in_order(query), in_order(key), in_order(value)};
+  const std::int64_t n = inputs[0].size(1), keys = inputs[1].size(0);
+
+  Tensor x[3];  // queries, keys and values of each head; one product, if all have the same input
+  const bool same = query.id() == key.id() && key.id() == value.id();
+  const Tensor all = same ? linear(inputs[0], in_proj_weight, in_proj_bias) : Tensor();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const auto part = [&](const Tensor& of, int axis) {
+      return of.defined() ? of.narrow(axis, i * size, size) : of;
+    };
+    x[i] = in_heads(same ? part(all, -1)
+                         : linear(inputs[i], part(in_proj_weight, 0), part(in_proj_bias, 0)));
+  }
+
+  AttentionOptions how;
+  const auto add_mask = [&](const Tensor& mask, const Shape& shape) {
+    const double never = -std::numeric_limits<double>::infinity();
+    const Tensor scores = mask.dtype() == boolean ? where(mask, never, 0.0) : mask;
+    const Tensor more = scores.to(query.dtype()).reshape(shape);
+    how.attn_mask = how.attn_mask.defined() ? how.attn_mask + more : more;
+  };
+  if (const Tensor& mask = masks.key_padding_mask; mask.defined()) add_mask(mask, {n, 1, 1, keys});
+  if (const Tensor& mask = masks.attn_mask; mask.defined())
+    add_mask(mask, mask.dim() == 3 ? Shape(n, heads_, -1, keys) : mask.shape());
+  const Tensor shares = attention_weights(x[0], x[1], how, loc);
+  const Tensor seen = dropout(shares, options_.dropout, is_training()).matmul(x[2]);
+  const Tensor y =
+      out_proj(seen.permute({2, 0, 1, 3}).flatten(2));  // heads side by side: [L, N, E]
+  const Tensor weights = masks.need_weights ? shares.mean(1) : Tensor();
+  if (axes == 2) return {y.squeeze(1), masks.need_weights ? weights.squeeze(0) : weights};
+  return {options_.batch_first ? y.transpose(0, 1) : y, weights};
+}
+
+// ---- Recurrent layers ---------------------------------------------------------------------------
+
+struct RecurrentOptions {
+  ByName by_name = ByName();
+  std::int64_t num_layers = 1;
+  const char* nonlinearity = "tanh";  // or "relu", of an RNN only
+  bool bias = true;
+  bool batch_first = false;  // [N, L, in] instead of [L, N, in]
+  double dropout = 0;        // between the layers
+  bool bidirectional = false;
+};
+struct RecurrentResult {
+  Tensor output;  // [L, N, hidden]: of the last layer, at each step; both directions side by side
+  Tensor hidden;  // [layers, N, hidden]: of each layer, after its last step
+};
+struct LSTMResult {
+  Tensor output, hidden, cell;
+};
+
+// What the three below have in common: a state that each step renews, from its input and from what
+// the state was. A sequence is [L, N, in], or [L, in] without a batch.
+class Recurrent : public ModuleBase {
+ protected:
+  struct State {
+    Tensor hidden, cell;
+  };
+  Recurrent(std::int64_t gates, std::int64_t in, std::int64_t hidden,
+            const RecurrentOptions& options, Loc loc);
+  LSTMResult run(const Tensor& x, const Tensor& hidden, const Tensor& cell, Loc loc);
+  const RecurrentOptions options_;
+
+ private:
+  // One step: x and h are what input and state add to the gates, each [N, gates * hidden].
+  virtual State step(const Tensor& x, const Tensor& h, const State& before) const = 0;
+  struct Weights {
+    Tensor ih, hh, bias_ih, bias_hh;
+  };
+  const std::int64_t in_, hidden_;
+  std::vector<Weights> weights_;  // of each layer, and the way back behind the way forth
+};
+
+inline Recurrent::Recurrent(std::int64_t gates, std::int64_t in, std::int64_t hidden,
+                            const RecurrentOptions& options, Loc loc)
+    : options_(options), in_(in), hidden_(hidden) {
+  const std::string_view f = options.nonlinearity;
+  if (f != "tanh" && (f != "relu" || gates > 1))
+    fail({"nonlinearity", loc}, {"it is \"", f, "\""},
+         {"an RNN takes \"tanh\" and \"relu\", the others \"tanh\""});
+  const int directions = options.bidirectional ? 2 : 1;
+  for (std::int64_t layer = 0; layer < options.num_layers; ++layer)
+    for (int back = 0; back < directions; ++back) {
+      const std::string end = "_l" + std::to_string(layer) + (back ? "_reverse" : "");
+      const std::int64_t from = layer == 0 ? in : hidden * directions, rows = gates * hidden;
+      Weights& w = weights_.emplace_back();
+      w.ih = uniform_parameter("weight_ih" + end, {rows, from}, hidden, loc);
+      w.hh = uniform_parameter("weight_hh" + end, {rows, hidden}, hidden, loc);
+      if (!options.bias) continue;
+      w.bias_ih = uniform_parameter("bias_ih" + end, {rows}, hidden, loc);
+      w.bias_hh = uniform_parameter("bias_hh" + end, {rows}, hidden, loc);
+    }
+}
+
+inline LSTMResult Recurrent::run(const Tensor& x, const Tensor& hidden, const Tensor& cell,
+                                 Loc loc) {
+  const std::string name = class_name(typeid(*this));
+  const At at{name.c_str(), loc};
+  const Scope scope(title(), loc);
+  const Pin pin(loc);
+  check_together(at, {&x});
+  if (x.dim() < 2 || x.dim() > 3 || x.size(-1) != in_ || x.numel() == 0)
+    fail(at, {"the input has the shape ", x.shape()},
+         {"it is [L, N, ", in_, "], or [L, ", in_, "] without a batch"});
+  const bool batched = x.dim() == 3, turned = batched && options_.batch_first;
+  Tensor input = !batched ? x.unsqueeze(1) : turned ? x.transpose(0, 1) : x;
+  const auto count = static_cast<std::int64_t>(weights_.size());
+  const Shape state_shape(count, input.size(1), hidden_);
+  const auto first_states = [&](const Tensor& given) {
+    if (!given.defined())
+      return zeros(state_shape, {.dtype = x.dtype(), .device = x.device()}).unbind(0);
+    const Tensor state = batched ? given : given.unsqueeze(1);
+    if (state.shape() != state_shape)
+      fail(at, {"the state is ", state.shape(), ", and it has to be ", state_shape});
+    return state.unbind(0);
+  };
+  const std::vector<Tensor> hiddens = first_states(hidden), cells = first_states(cell);
+
+  std::vector<Tensor> last_hiddens, last_cells, directions;
+  for (std::size_t k = 0; k < weights_.size(); ++k) {
+    const bool back = options_.bidirectional && k % 2 == 1;
+    const Weights& w = weights_[k];
+    const std::vector<Tensor> of_input = linear(input, w.ih, w.bias_ih).unbind(0);
+    std::vector<Tensor> outputs(of_input.size());
+    State state{hiddens[k], cells[k]};
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const std::size_t now = back ? outputs.size() - 1 - i : i;
+      state = step(of_input[now], linear(state.hidden, w.hh, w.bias_hh), state);
+      outputs[now] = state.hidden;
+    }
+    last_hiddens.push_back(state.hidden);
+    last_cells.push_back(state.cell);
+    directions.push_back(stack(outputs, 0));
+    if (options_.bidirectional && !back) continue;
+    input = back ? cat(directions, -1) : directions[0];
+    directions.clear();
+    if (k + 1 < weights_.size()) input = dropout(input, options_.dropout, is_training());
+  }
+  const LSTMResult y{input, stack(last_hiddens, 0), stack(last_cells, 0)};
+  if (!batched) return {y.output.squeeze(1), y.hidden.squeeze(1), y.cell.squeeze(1)};
+  return {turned ? y.output.transpose(0, 1) : y.output, y.hidden, y.cell};
+}
+
+// The new state is tanh(x + h) (J. L. Elman, 1990).
+class RNN : public Recurrent {
+ public:
+  RNN(std::int64_t in, std::int64_t hidden, RecurrentOptions options = {}, Loc loc = Loc::here())
+      : Recurrent(1, in, hidden, options, loc) {}
+  RecurrentResult operator()(const Tensor& x, const Tensor& hidden = {}, Loc loc = Loc::here()) {
+    const LSTMResult y = run(x, hidden, {}, loc);
+    return {y.output, y.hidden};
+  }
+
+ private:
+  State step(const Tensor& x, const Tensor& h, const State& before) const override {
+    const Tensor sum = x + h;
+    const bool relu = std::string_view(options_.nonlinearity) == "relu";
+    return {relu ? sum.relu() : sum.tanh(), before.cell};
+  }
+};
+// Two gates: r, how much of the state is used for the next one, and z, how much is kept (K. Cho et
+// al., 2014).
+class GRU : public Recurrent {
+ public:
+  GRU(std::int64_t in, std::int64_t hidden, RecurrentOptions options = {}, Loc loc = Loc::here())
+      : Recurrent(3, in, hidden, options, loc) {}
+  RecurrentResult operator()(const Tensor& x, const Tensor& hidden = {}, Loc loc = Loc::here()) {
+    const LSTMResult y = run(x, hidden, {}, loc);
+    return {y.output, y.hidden};
+  }
+
+ private:
+  State step(const Tensor& of_x, const Tensor& of_h, const State& before) const override {
+    const std::vector<Tensor> x = of_x.chunk(3, -1), h = of_h.chunk(3, -1);
+    const Tensor r = (x[0] + h[0]).sigmoid(), z = (x[1] + h[1]).sigmoid();
+    const Tensor next = (x[2] + r * h[2]).tanh();
+    return {next + z * (before.hidden - next), before.cell};
+  }
+};
+// The cell, a second part of the state, is what gradients pass through unhindered. Gates decide
+// what goes into it (i), what is forgotten (f) and what is shown (o) (S. Hochreiter, J.
+// Schmidhuber, 1997).
+class LSTM : public Recurrent {
+ public:
+  LSTM(std::int64_t in, std::int64_t hidden, RecurrentOptions options = {}, Loc loc = Loc::here())
+      : Recurrent(4, in, hidden, options, loc) {}
+  LSTMResult operator()(const Tensor& x, const Tensor& hidden = {}, const Tensor& cell = {},
+                        Loc loc = Loc::here()) {
+    return run(x, hidden, cell, loc);
+  }
+
+ private:
+  State step(const Tensor& x, const Tensor& h, const State& before) const override {
+    const std::vector<Tensor> gates = (x + h).chunk(4, -1);
+    const Tensor i = gates[0].sigmoid(), f = gates[1].sigmoid(), o = gates[3].sigmoid();
+    const Tensor cell = f * before.cell + i * gates[2].tanh();
+    return {o * cell.tanh(), cell};
+  }
+};
+
+}  // namespace nn
 
 namespace optim {
 

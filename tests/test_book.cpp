@@ -66,8 +66,12 @@ TEST_CASE("the contents list of the header names each chapter as its banner does
 
 TEST_CASE("no chapter uses the appendix") {
   const std::vector<Chapter> chapters = book::chapters();
-  const std::set<std::string> names = introduced_in(chapters.back());
+  std::set<std::string> names = introduced_in(chapters.back());
   REQUIRE(names.count("optim") == 1);
+  REQUIRE(names.count("Linear") == 1);
+  for (const Chapter& chapter : chapters)  // formula::Tanh and rule::Tanh are not nn::Tanh
+    if (&chapter != &chapters.back())
+      for (const std::string& own : introduced_in(chapter)) names.erase(own);
   for (const Chapter& chapter : chapters) {
     if (&chapter == &chapters.back()) break;
     const std::string code = book::code_of(chapter);
