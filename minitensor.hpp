@@ -74,7 +74,7 @@
 //   12. Random numbers           the same on every machine
 //   13. Proof                    derivatives checked by differences
 //   14. Being watched            the door for viewers; the graph as a picture
-//    A. Appendix: learning       modules, layers, optimisers
+//    A. Appendix: learning       modules, layers, optimisers, schedules
 
 #include <algorithm>
 #include <array>
@@ -9689,7 +9689,7 @@ inline std::string to_string(const Tensor& x) {
 //     };
 //
 //     Net net;
-//     optim::SGD optimizer(net.parameters(), {.lr = 1e-3});
+//     optim::Adam optimizer(net.parameters(), {.lr = 1e-3});
 //     for (int epoch = 0; epoch < 10; ++epoch) {
 //       optimizer.zero_grad();
 //       cross_entropy(net(x), y).backward();
@@ -10672,6 +10672,126 @@ class LSTM : public Recurrent {
 
 namespace optim {
 
+// ---- Optimisers ---------------------------------------------------------------------------------
+
+// Changes parameters, against their gradients. A rule, below, says what happens to one number w
+// with the gradient g, and to the numbers s that are remembered beside it; k are the plain numbers
+// of the step. It is written once: on the processor it runs in one pass over the memory of a
+// parameter, and elsewhere the same text works on whole tensors.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;  // a schedule points to it
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Parameters without a gradient are left alone.
+  void step(Loc loc = Loc::here());
+  void zero_grad() const {
+    for (const Parameter& p : parameters_) p.w.zero_grad();
+  }
+  double& lr() { return lr_; }
+  virtual double* momentum() { return nullptr; }  // null: it has none; Adam's is its first beta
+
+ protected:
+  struct Parameter {
+    Tensor w;
+    std::array<Tensor, 3> s;
+    std::int64_t steps = 0;
+  };
+  Optimizer(const char* name, const std::vector<Tensor>& parameters, double lr, Loc loc);
+  void check_not_negative(std::initializer_list<std::pair<const char*, double>> options,
+                          Loc loc) const {
+    for (const auto& [what, value] : options)
+      if (!(value >= 0)) fail({name_, loc}, {what, " is ", value, ", it cannot be negative"});
+  }
+  virtual void update(Parameter& p) = 0;
+  // Applies a rule; `first` is what s begins with.
+  template <class Rule, std::size_t n>
+  void apply(Parameter& p, std::array<double, n> k, double first = 0) const;
+
+ private:
+  const char* const name_;
+  std::vector<Parameter> parameters_;
+  double lr_;
+};
+
+inline Optimizer::Optimizer(const char* name, const std::vector<Tensor>& parameters, double lr,
+                            Loc loc)
+    : name_(name), lr_(lr) {
+  const At at{name, loc};
+  if (!(lr >= 0)) fail(at, {"the learning rate is negative: ", lr});
+  if (parameters.empty()) fail(at, {"there are no parameters"}, {"hand over net.parameters()"});
+  for (const Tensor& w : parameters) {
+    if (!w.defined() || !w.is_leaf() || !w.requires_grad())
+      fail(at, {"a parameter is not a leaf that requires grad"},
+           {"make it with {.requires_grad = true}"});
+    for (const Parameter& other : parameters_)
+      if (other.w.id() == w.id()) fail(at, {"a parameter is there twice"}, {"name each once"});
+    parameters_.push_back({w, {}});
+  }
+}
+inline void Optimizer::step(Loc loc) {
+  const Pin pin(loc);
+  const NoGrad guard;
+  for (Parameter& p : parameters_) {
+    if (!p.w.grad().defined()) continue;
+    ++p.steps;
+    update(p);
+  }
+}
+
+// A rule in a loop: data is w, g, k, and then s.
+template <class Rule, class T, std::size_t n>
+struct RuleBody {
+  static constexpr bool vectors = true, twice = true;
+  MINITENSOR_INLINE void run(std::int64_t count, std::byte* const* data) {
+    T* w = as<T>(data[0]);
+    const T* g = as<T>(data[1]);
+    std::array<T, n> k;
+    for (std::size_t j = 0; j < n; ++j) k[j] = static_cast<T>(as<double>(data[2])[j]);
+    std::array<T*, Rule::states> kept;
+    for (std::size_t j = 0; j < Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
+    MINITENSOR_ANY_ORDER
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::array<T, Rule::states> s;
+      for (std::size_t j = 0; j < Rule::states; ++j) s[j] = kept[j][i];
+      Rule::step(w[i], g[i], s, k);
+      for (std::size_t j = 0; j < Rule::states; ++j) kept[j][i] = s[j];
+    }
+  }
+};
+
+template <class Rule, std::size_t n>
+void Optimizer::apply(Parameter& p, std::array<double, n> k, double first) const {
+  constexpr std::size_t states = Rule::states;
+  const Tensor& w = p.w;
+  const std::int64_t before = w.version();
+  const Loc line = line_of(Loc::unknown());
+  {
+    const Quiet quiet;
+    const Tensor g = w.grad().contiguous();
+    for (std::size_t j = 0; j < states; ++j)  // also where the network has moved since
+      p.s[j] = p.s[j].defined() ? p.s[j].to(w.dtype()).to(w.device()) : full_like(w, first);
+    if (w.device() == cpu && w.is_contiguous()) {
+      std::byte* data[3 + states] = {w.elements().data, g.elements().data,
+                                     reinterpret_cast<std::byte*>(k.data())};
+      for (std::size_t j = 0; j < states; ++j) data[3 + j] = p.s[j].elements().data;
+      constexpr Loop floats = Loop::of<RuleBody<Rule, float, n>>();
+      constexpr Loop doubles = Loop::of<RuleBody<Rule, double, n>>();
+      (w.dtype() == float32 ? floats : doubles)(w.numel(), data);
+    } else {
+      Tensor next = w;
+      std::array<Tensor, states> s;
+      std::copy_n(p.s.begin(), states, s.begin());
+      Rule::step(next, g, s, k);
+      std::copy_n(s.begin(), states, p.s.begin());
+      copy(w.elements(), next.elements());
+    }
+    note_write(w, name_, line);
+  }
+  if (current.observer) tell_wrote(w, before, name_, nullptr, line);
+}
+
 struct SGDOptions {
   ByName by_name = ByName();
   double lr = 1e-3;
@@ -10680,50 +10800,387 @@ struct SGDOptions {
   double weight_decay = 0;
   bool nesterov = false;
 };
-
 // Stochastic gradient descent: w -= lr * g. With momentum the steps are taken along a running mean
-// of the gradients (Polyak 1964, in PyTorch's form): v = momentum * v + (1 - dampening) * g.
-class SGD {
+// of the gradients (B. Polyak, 1964, in PyTorch's form): v = momentum * v + (1 - dampening) * g;
+// Nesterov (1983) goes along g + momentum * v.
+class SGD : public Optimizer {
  public:
-  explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {}, Loc loc = Loc::here())
-      : parameters_(std::move(parameters)), velocities_(parameters_.size()), options_(options) {
-    const At at{"SGD", loc};
-    if (!(options.lr >= 0)) fail(at, {"the learning rate is negative: ", options.lr});
-    for (const Tensor& w : parameters_)
-      if (!w.defined() || !w.is_leaf() || !w.requires_grad())
-        fail(at, {"a parameter is not a leaf that requires grad"},
-             {"make it with {.requires_grad = true}"});
+  explicit SGD(const std::vector<Tensor>& parameters, SGDOptions options = {},
+               Loc loc = Loc::here())
+      : Optimizer("SGD", parameters, options.lr, loc), o_(options) {
+    check_not_negative({{"momentum", o_.momentum}, {"weight_decay", o_.weight_decay}}, loc);
+    if (o_.nesterov && (o_.momentum == 0 || o_.dampening != 0))
+      fail({"SGD", loc}, {"nesterov needs a momentum, and no dampening"});
   }
-  void step(Loc loc = Loc::here()) {
-    const Pin pin(loc);
-    const NoGrad guard;
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      if (parameters_[i].grad().defined()) update(parameters_[i], velocities_[i]);
-  }
-  void zero_grad() const {
-    for (const Tensor& w : parameters_) w.zero_grad();
-  }
-  double& lr() { return options_.lr; }
+  double* momentum() override { return &o_.momentum; }
 
  private:
-  void update(const Tensor& w, Tensor& velocity) const {
-    const std::int64_t before = w.version();
-    {
-      const Quiet quiet;
-      Tensor g = w.grad();
-      if (options_.weight_decay != 0) g = g + w * options_.weight_decay;
-      if (options_.momentum != 0) {
-        velocity = velocity.defined() ? velocity * options_.momentum + g * (1 - options_.dampening)
-                                      : g.clone();
-        g = options_.nesterov ? g + velocity * options_.momentum : velocity;
-      }
-      w.sub_(g * options_.lr);
+  struct Plain {
+    static constexpr std::size_t states = 0;
+    template <class V, class N>
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 0>&, const std::array<N, 2>& k) {
+      const auto& [lr, decay] = k;
+      w = w - (g + w * decay) * lr;
     }
-    if (current.observer) tell_wrote(w, before, "SGD", nullptr, line_of(Loc::unknown()));
+  };
+  struct WithMomentum {
+    static constexpr std::size_t states = 1;
+    template <class V, class N>
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 1>& v, const std::array<N, 6>& k) {
+      const auto& [lr, decay, momentum, share, of_g, of_v] = k;
+      const V slope = g + w * decay;
+      v[0] = v[0] * momentum + slope * share;
+      w = w - (slope * of_g + v[0] * of_v) * lr;
+    }
+  };
+  void update(Parameter& p) override {
+    if (o_.momentum == 0) return apply<Plain>(p, std::array{lr(), o_.weight_decay});
+    const double share = p.s[0].defined() ? 1 - o_.dampening : 1;  // at first v is g itself
+    const double of_g = o_.nesterov ? 1 : 0, of_v = o_.nesterov ? o_.momentum : 1;
+    apply<WithMomentum>(p, std::array{lr(), o_.weight_decay, o_.momentum, share, of_g, of_v});
   }
-  std::vector<Tensor> parameters_, velocities_;
-  SGDOptions options_;
+  SGDOptions o_;
 };
+
+struct AdamOptions {
+  ByName by_name = ByName();
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  std::optional<double> weight_decay = {};  // left out: 0 for Adam, 0.01 for AdamW
+  bool amsgrad = false;
+};
+// Running means m of the gradient and v of its square, both made up for beginning at 0, give each
+// number steps of its own length: w -= lr * m / (sqrt(v) + eps) (D. P. Kingma, J. L. Ba, 2015).
+// amsgrad never forgets the largest v (S. J. Reddi, S. Kale, S. Kumar, 2018).
+class Adam : public Optimizer {
+ public:
+  explicit Adam(const std::vector<Tensor>& parameters, AdamOptions options = {},
+                Loc loc = Loc::here())
+      : Adam("Adam", parameters, options, false, loc) {}
+  double* momentum() override { return &o_.betas[0]; }
+
+ protected:
+  Adam(const char* name, const std::vector<Tensor>& parameters, const AdamOptions& options,
+       bool decoupled, Loc loc)
+      : Optimizer(name, parameters, options.lr, loc),
+        o_(options),
+        decay_(options.weight_decay.value_or(decoupled ? 0.01 : 0)),
+        decoupled_(decoupled) {
+    check_not_negative({{"eps", o_.eps}, {"weight_decay", decay_}}, loc);
+    for (const double beta : o_.betas)
+      if (!(beta >= 0 && beta < 1))
+        fail({name, loc}, {"a beta is ", beta, ", it has to be from 0 to below 1"});
+  }
+
+ private:
+  template <std::size_t n>  // 3 with amsgrad
+  struct Rule {
+    static constexpr std::size_t states = n;
+    template <class V, class N>
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 9>& k) {
+      using std::max, std::sqrt;
+      const auto& [lr, shrink, decay, beta1, rest1, beta2, rest2, make_up, eps] = k;
+      w = w * shrink;
+      const V slope = g + w * decay;
+      s[0] = s[0] * beta1 + slope * rest1;
+      s[1] = s[1] * beta2 + slope * slope * rest2;
+      if constexpr (n == 3) s[2] = max(s[2], s[1]);
+      w = w - s[0] * lr / (sqrt(s[n - 1]) * make_up + eps);
+    }
+  };
+  void update(Parameter& p) override {
+    const auto [beta1, beta2] = o_.betas;
+    const auto t = static_cast<double>(p.steps);
+    const double shrink = decoupled_ ? 1 - lr() * decay_ : 1, decay = decoupled_ ? 0 : decay_;
+    const double rate = lr() / (1 - std::pow(beta1, t));
+    const double make_up = 1 / std::sqrt(1 - std::pow(beta2, t));
+    const std::array k = {rate, shrink, decay, beta1, 1 - beta1, beta2, 1 - beta2, make_up, o_.eps};
+    o_.amsgrad ? apply<Rule<3>>(p, k) : apply<Rule<2>>(p, k);
+  }
+  AdamOptions o_;
+  const double decay_;
+  const bool decoupled_;
+};
+// Adam, whose weights shrink by lr * weight_decay of themselves in each step, apart from their
+// gradients (I. Loshchilov, F. Hutter, 2019).
+class AdamW : public Adam {
+ public:
+  explicit AdamW(const std::vector<Tensor>& parameters, AdamOptions options = {},
+                 Loc loc = Loc::here())
+      : Adam("AdamW", parameters, options, true, loc) {}
+};
+
+struct RMSpropOptions {
+  ByName by_name = ByName();
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+};
+// The gradient over the root of a running mean of its square (T. Tieleman, G. Hinton, 2012), or,
+// centered, of its variance (A. Graves, 2013).
+class RMSprop : public Optimizer {
+ public:
+  explicit RMSprop(const std::vector<Tensor>& parameters, RMSpropOptions options = {},
+                   Loc loc = Loc::here())
+      : Optimizer("RMSprop", parameters, options.lr, loc), o_(options) {
+    check_not_negative({{"alpha", o_.alpha},
+                        {"eps", o_.eps},
+                        {"weight_decay", o_.weight_decay},
+                        {"momentum", o_.momentum}},
+                       loc);
+  }
+  double* momentum() override { return &o_.momentum; }
+
+ private:
+  template <std::size_t n>  // 3 with momentum, centered, or both
+  struct Rule {
+    static constexpr std::size_t states = n;
+    template <class V, class N>
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 7>& k) {
+      using std::sqrt;
+      const auto& [lr, decay, alpha, rest, eps, momentum, centered] = k;
+      const V slope = g + w * decay;
+      s[0] = s[0] * alpha + slope * slope * rest;
+      if constexpr (n == 1) {
+        w = w - slope * lr / (sqrt(s[0]) + eps);
+      } else {
+        s[1] = s[1] * alpha + slope * rest;
+        s[2] = s[2] * momentum + slope / (sqrt(s[0] - s[1] * s[1] * centered) + eps);
+        w = w - s[2] * lr;
+      }
+    }
+  };
+  void update(Parameter& p) override {
+    const std::array k = {lr(),        o_.weight_decay,      o_.alpha, 1 - o_.alpha, o_.eps,
+                          o_.momentum, o_.centered ? 1. : 0.};
+    o_.centered || o_.momentum != 0 ? apply<Rule<3>>(p, k) : apply<Rule<1>>(p, k);
+  }
+  RMSpropOptions o_;
+};
+
+struct AdagradOptions {
+  ByName by_name = ByName();
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+};
+// The gradient over the root of the sum of all its squares (J. Duchi, E. Hazan, Y. Singer, 2011),
+// at a rate that falls as lr / (1 + (t - 1) * lr_decay).
+class Adagrad : public Optimizer {
+ public:
+  explicit Adagrad(const std::vector<Tensor>& parameters, AdagradOptions options = {},
+                   Loc loc = Loc::here())
+      : Optimizer("Adagrad", parameters, options.lr, loc), o_(options) {
+    check_not_negative({{"lr_decay", o_.lr_decay},
+                        {"weight_decay", o_.weight_decay},
+                        {"initial_accumulator_value", o_.initial_accumulator_value},
+                        {"eps", o_.eps}},
+                       loc);
+  }
+
+ private:
+  struct Rule {
+    static constexpr std::size_t states = 1;
+    template <class V, class N>
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 1>& s, const std::array<N, 3>& k) {
+      using std::sqrt;
+      const auto& [lr, decay, eps] = k;
+      const V slope = g + w * decay;
+      s[0] = s[0] + slope * slope;
+      w = w - slope * lr / (sqrt(s[0]) + eps);
+    }
+  };
+  void update(Parameter& p) override {
+    const double rate = lr() / (1 + static_cast<double>(p.steps - 1) * o_.lr_decay);
+    apply<Rule>(p, std::array{rate, o_.weight_decay, o_.eps}, o_.initial_accumulator_value);
+  }
+  const AdagradOptions o_;
+};
+
+// ---- Schedules of the learning rate -------------------------------------------------------------
+
+// Changes an optimiser's rate: call step() after each epoch. Each goes on from the rate there is,
+// so two of them, a warm-up and another one, work together.
+class LRScheduler {
+ public:
+  virtual ~LRScheduler() = default;
+  void step() {
+    ++epoch_;
+    optimizer_.lr() = next_(optimizer_.lr(), static_cast<double>(epoch_));
+  }
+
+ protected:
+  using Next = std::function<double(double lr, double epoch)>;
+  LRScheduler(Optimizer& optimizer, Next next) : optimizer_(optimizer), next_(std::move(next)) {}
+
+ private:
+  Optimizer& optimizer_;
+  const Next next_;
+  std::int64_t epoch_ = 0;
+};
+inline double checked_count(const char* op, const char* what, std::int64_t count, Loc loc) {
+  if (count < 1) fail({op, loc}, {what, " is ", count, ", it has to be positive"});
+  return static_cast<double>(count);
+}
+
+// Multiplies the rate by gamma: every `step_size` epochs, or in each.
+struct StepLR : LRScheduler {
+  StepLR(Optimizer& optimizer, std::int64_t step_size, double gamma = 0.1, Loc loc = Loc::here())
+      : LRScheduler(optimizer, [gamma, size = checked_count("StepLR", "step_size", step_size, loc)](
+                                   double lr, double epoch) {
+          return std::fmod(epoch, size) == 0 ? lr * gamma : lr;
+        }) {}
+};
+struct ExponentialLR : LRScheduler {
+  ExponentialLR(Optimizer& optimizer, double gamma)
+      : LRScheduler(optimizer, [=](double lr, double) { return lr * gamma; }) {}
+};
+
+// Down to eta_min in T_max epochs, along half a cosine, and back up in as many (I. Loshchilov, F.
+// Hutter, "SGDR", 2017, without its restarts).
+struct CosineAnnealingLR : LRScheduler {
+  CosineAnnealingLR(Optimizer& optimizer, std::int64_t T_max, double eta_min = 0,
+                    Loc loc = Loc::here())
+      : LRScheduler(optimizer, [eta_min, top = optimizer.lr(),
+                                length = checked_count("CosineAnnealingLR", "T_max", T_max, loc)](
+                                   double lr, double epoch) {
+          const auto height = [&](double e) {
+            return 1 + std::cos(3.141592653589793 * e / length);
+          };
+          const double before = height(epoch - 1), now = height(epoch);
+          if (before < 1e-14) return eta_min + (top - eta_min) * now / 2;
+          return eta_min + (lr - eta_min) * now / before;
+        }) {}
+};
+
+struct LinearLROptions {
+  ByName by_name = ByName();
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  std::int64_t total_iters = 5;
+};
+// A warm-up: a factor that goes in a straight line from start_factor, at once, to end_factor, after
+// total_iters epochs.
+struct LinearLR : LRScheduler {
+  explicit LinearLR(Optimizer& optimizer, LinearLROptions o = {}, Loc loc = Loc::here())
+      : LRScheduler(optimizer, [o, count = checked_count("LinearLR", "total_iters", o.total_iters,
+                                                         loc)](double lr, double epoch) {
+          const double rise = (o.end_factor - o.start_factor) / count;
+          const double before = o.start_factor + rise * (epoch - 1);
+          return epoch > count ? lr : lr * (before + rise) / before;
+        }) {
+    if (!(o.start_factor > 0 && o.start_factor <= 1 && o.end_factor >= 0 && o.end_factor <= 1))
+      fail({"LinearLR", loc}, {"the factors are ", o.start_factor, " and ", o.end_factor},
+           {"they lie between 0 and 1, and the first is not 0"});
+    optimizer.lr() *= o.start_factor;
+  }
+};
+
+struct OneCycleLROptions {
+  ByName by_name = ByName();
+  std::int64_t total_steps = 0;
+  double pct_start = 0.3;               // the share of the steps in which the rate rises
+  const char* anneal_strategy = "cos";  // or "linear"
+  bool cycle_momentum = true;           // the momentum falls while the rate rises
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+  double div_factor = 25;         // the rate begins at max_lr / div_factor
+  double final_div_factor = 1e4;  // and ends at a share of that
+  bool three_phase = false;       // back down to the beginning first
+};
+// One rise to max_lr and one fall, over a whole training: step() after each batch (L. N. Smith, N.
+// Topin, "Super-convergence", 2018).
+class OneCycleLR : public LRScheduler {
+ public:
+  OneCycleLR(Optimizer& optimizer, double max_lr, OneCycleLROptions o, Loc loc = Loc::here())
+      : LRScheduler(optimizer, [=, &optimizer](double, double step) {
+          set(optimizer, max_lr, o, step, loc);
+          return optimizer.lr();
+        }) {
+    const At at{"OneCycleLR", loc};
+    checked_count("OneCycleLR", "total_steps", o.total_steps, loc);
+    const std::string_view how = o.anneal_strategy;
+    if (how != "cos" && how != "linear")
+      fail(at, {"anneal_strategy is \"", how, "\""}, {"write \"cos\" or \"linear\""});
+    if (!(o.pct_start >= 0 && o.pct_start <= 1))
+      fail(at, {"pct_start is ", o.pct_start, ", it has to be from 0 to 1"});
+    if (o.cycle_momentum && !optimizer.momentum())
+      fail(at, {"this optimiser has no momentum"}, {"write {.cycle_momentum = false}"});
+    set(optimizer, max_lr, o, 0, loc);
+  }
+
+ private:
+  struct Phase {
+    double end;  // the number of its last step
+    double lr, next_lr, momentum, next_momentum;
+  };
+  static void set(Optimizer& optimizer, double max_lr, const OneCycleLROptions& o, double step,
+                  Loc loc) {
+    const auto steps = static_cast<double>(o.total_steps);
+    if (step > steps) fail({"OneCycleLR", loc}, {"there are more than ", o.total_steps, " steps"});
+    const double rise = o.pct_start * steps;
+    const double first = max_lr / o.div_factor, last = first / o.final_div_factor;
+    const double low = o.base_momentum, high = o.max_momentum;
+    const Phase up{rise - 1, first, max_lr, high, low};
+    const Phase down{2 * rise - 2, max_lr, first, low, high};
+    const Phase out = o.three_phase ? Phase{steps - 1, first, last, high, high}
+                                    : Phase{steps - 1, max_lr, last, low, high};
+    double start = 0;
+    Phase now = up;
+    if (step > now.end) start = now.end, now = o.three_phase ? down : out;
+    if (step > now.end && o.three_phase) start = now.end, now = out;
+    double done = (step - start) / (now.end - start);
+    if (std::string_view(o.anneal_strategy) == "cos")
+      done = (1 - std::cos(3.141592653589793 * done)) / 2;
+    optimizer.lr() = now.lr + (now.next_lr - now.lr) * done;
+    if (o.cycle_momentum)
+      *optimizer.momentum() = now.momentum + (now.next_momentum - now.momentum) * done;
+  }
+};
+
+// ---- Clipping -----------------------------------------------------------------------------------
+
+struct ClipOptions {
+  ByName by_name = ByName();
+  double norm_type = 2;  // infinity: the size of the largest element
+  bool error_if_nonfinite = false;
+};
+// Scales all gradients by one factor, so that their norm, as of one long vector, is at most
+// max_norm (R. Pascanu, T. Mikolov, Y. Bengio, 2013). Returns the norm that it was.
+inline Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
+                              ClipOptions options = {}, Loc loc = Loc::here()) {
+  const Pin pin(loc);
+  const NoGrad guard;
+  Tensor total = zeros({});
+  {
+    const Quiet quiet;
+    std::vector<Tensor> norms;
+    for (const Tensor& w : parameters)
+      if (const Tensor g = w.grad(); g.defined())
+        norms.push_back(g.norm(options.norm_type).to(parameters[0].dtype()).cpu());
+    if (!norms.empty()) total = stack(norms, 0).norm(options.norm_type);
+  }
+  const double norm = total.item(), factor = max_norm / (norm + 1e-6);
+  if (options.error_if_nonfinite && !std::isfinite(norm))
+    fail({"clip_grad_norm_", loc}, {"the norm of the gradients is ", norm});
+  for (const Tensor& w : parameters)
+    if (w.grad().defined() && !(factor >= 1)) w.grad().mul_(factor);
+  return total;
+}
+// Cuts each element of each gradient off at -clip_value and clip_value.
+inline void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
+                             Loc loc = Loc::here()) {
+  const Pin pin(loc);
+  const NoGrad guard;
+  for (const Tensor& w : parameters)
+    if (w.grad().defined()) w.grad().clamp_(-clip_value, clip_value);
+}
 
 }  // namespace optim
 
