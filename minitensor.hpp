@@ -9999,7 +9999,7 @@ class Sequential : public Layer {
   std::size_t size() const { return modules_.size(); }
 
  private:
-  std::vector<std::function<Tensor(const Tensor&)>> modules_;
+  std::vector<Callback<Tensor(const Tensor&)>> modules_;
 };
 
 // Modules of one class in a row, for a forward() that walks over them: `for (Block& b : blocks)`.
@@ -10216,7 +10216,23 @@ struct BatchNormLayerOptions {
 // training it follows the mean and the (unbiased) variance, which it uses after eval().
 class BatchNorm : public Layer {
  public:
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override {
+    if (x.defined() && !axes_.contains(x.dim()))
+      fail({class_name(typeid(*this)).c_str(), current.last_line},
+           {"the input has the shape ", x.shape()},
+           {axes_.size() == 1 ? "it is [N, C, H, W]" : "it is [N, C] or [N, C, L]"});
+    const bool tracks = is_training() && running_mean.defined();
+    if (tracks) {
+      const NoGrad guard;
+      num_batches_tracked.add_(1);
+    }
+    const bool mean_of_all = tracks && !options_.momentum;
+    return batch_norm(
+        x, running_mean, running_var, weight, bias,
+        {.training = is_training() || !running_mean.defined(),
+         .momentum = mean_of_all ? 1 / num_batches_tracked.item() : options_.momentum.value_or(0),
+         .eps = options_.eps});
+  }
 
   const Tensor weight, bias, running_mean, running_var;  // [C]
   const Tensor num_batches_tracked;
@@ -10239,23 +10255,6 @@ class BatchNorm : public Layer {
   const Shape axes_;
   const BatchNormLayerOptions options_;
 };
-inline Tensor BatchNorm::forward(const Tensor& x) {
-  if (x.defined() && !axes_.contains(x.dim()))
-    fail({class_name(typeid(*this)).c_str(), current.last_line},
-         {"the input has the shape ", x.shape()},
-         {axes_.size() == 1 ? "it is [N, C, H, W]" : "it is [N, C] or [N, C, L]"});
-  const bool tracks = is_training() && running_mean.defined();
-  if (tracks) {
-    const NoGrad guard;
-    num_batches_tracked.add_(1);
-  }
-  const bool mean_of_all = tracks && !options_.momentum;
-  return batch_norm(
-      x, running_mean, running_var, weight, bias,
-      {.training = is_training() || !running_mean.defined(),
-       .momentum = mean_of_all ? 1 / num_batches_tracked.item() : options_.momentum.value_or(0),
-       .eps = options_.eps});
-}
 class BatchNorm1d : public BatchNorm {  // [N, C] or [N, C, L]
  public:
   explicit BatchNorm1d(std::int64_t channels, BatchNormLayerOptions options = {},
@@ -10323,10 +10322,10 @@ class FunctionLayer : public Layer {
   Tensor forward(const Tensor& x) override { return f_(x); }
 
  protected:
-  explicit FunctionLayer(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
+  explicit FunctionLayer(Callback<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
 
  private:
-  const std::function<Tensor(const Tensor&)> f_;
+  const Callback<Tensor(const Tensor&)> f_;
 };
 
 struct ReLU : FunctionLayer {
@@ -11016,7 +11015,7 @@ class LRScheduler {
   }
 
  protected:
-  using Next = std::function<double(double lr, double epoch)>;
+  using Next = Callback<double(double lr, double epoch)>;
   LRScheduler(Optimizer& optimizer, Next next) : optimizer_(optimizer), next_(std::move(next)) {}
 
  private:
