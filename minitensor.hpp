@@ -10316,73 +10316,75 @@ class GroupNorm : public Layer {
 
 // ---- Layers without weights ---------------------------------------------------------------------
 
-// A function, as a module.
-class FunctionLayer : public Layer {
- public:
-  Tensor forward(const Tensor& x) override { return f_(x); }
-
- protected:
-  explicit FunctionLayer(Callback<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
-
- private:
-  const Callback<Tensor(const Tensor&)> f_;
+// Functions, as modules.
+struct ReLU : Layer {
+  Tensor forward(const Tensor& x) override { return x.relu(); }
 };
-
-struct ReLU : FunctionLayer {
-  ReLU() : FunctionLayer([](const Tensor& x) { return x.relu(); }) {}
+struct Tanh : Layer {
+  Tensor forward(const Tensor& x) override { return x.tanh(); }
 };
-struct Tanh : FunctionLayer {
-  Tanh() : FunctionLayer([](const Tensor& x) { return x.tanh(); }) {}
+struct Sigmoid : Layer {
+  Tensor forward(const Tensor& x) override { return x.sigmoid(); }
 };
-struct Sigmoid : FunctionLayer {
-  Sigmoid() : FunctionLayer([](const Tensor& x) { return x.sigmoid(); }) {}
+struct LogSigmoid : Layer {
+  Tensor forward(const Tensor& x) override { return logsigmoid(x); }
 };
-struct LogSigmoid : FunctionLayer {
-  LogSigmoid() : FunctionLayer([](const Tensor& x) { return logsigmoid(x); }) {}
+struct SiLU : Layer {  // x sigmoid(x) (S. Elfwing, E. Uchibe, K. Doya, 2018)
+  Tensor forward(const Tensor& x) override { return silu(x); }
 };
-struct SiLU : FunctionLayer {  // x sigmoid(x) (S. Elfwing, E. Uchibe, K. Doya, 2018)
-  SiLU() : FunctionLayer([](const Tensor& x) { return silu(x); }) {}
+struct GELU : Layer {  // (D. Hendrycks, K. Gimpel, 2016)
+  explicit GELU(GeluOptions o = {}) : options(o) {}
+  Tensor forward(const Tensor& x) override { return gelu(x, options); }
+  const GeluOptions options;
 };
-struct GELU : FunctionLayer {  // (D. Hendrycks, K. Gimpel, 2016)
-  explicit GELU(GeluOptions options = {})
-      : FunctionLayer([=](const Tensor& x) { return gelu(x, options); }) {}
+struct ELU : Layer {  // (D.-A. Clevert, T. Unterthiner, S. Hochreiter, 2016)
+  explicit ELU(double a = 1) : alpha(a) {}
+  Tensor forward(const Tensor& x) override { return elu(x, alpha); }
+  const double alpha;
 };
-struct ELU : FunctionLayer {  // (D.-A. Clevert, T. Unterthiner, S. Hochreiter, 2016)
-  explicit ELU(double alpha = 1) : FunctionLayer([=](const Tensor& x) { return elu(x, alpha); }) {}
+struct LeakyReLU : Layer {
+  explicit LeakyReLU(double slope = 0.01) : negative_slope(slope) {}
+  Tensor forward(const Tensor& x) override { return leaky_relu(x, negative_slope); }
+  const double negative_slope;
 };
-struct LeakyReLU : FunctionLayer {
-  explicit LeakyReLU(double negative_slope = 0.01)
-      : FunctionLayer([=](const Tensor& x) { return leaky_relu(x, negative_slope); }) {}
+struct Softplus : Layer {
+  explicit Softplus(SoftplusOptions o = {}) : options(o) {}
+  Tensor forward(const Tensor& x) override { return softplus(x, options); }
+  const SoftplusOptions options;
 };
-struct Softplus : FunctionLayer {
-  explicit Softplus(SoftplusOptions options = {})
-      : FunctionLayer([=](const Tensor& x) { return softplus(x, options); }) {}
+struct Softmax : Layer {
+  explicit Softmax(std::int64_t along) : axis(along) {}
+  Tensor forward(const Tensor& x) override { return x.softmax(axis); }
+  const std::int64_t axis;
 };
-struct Softmax : FunctionLayer {
-  explicit Softmax(std::int64_t axis)
-      : FunctionLayer([=](const Tensor& x) { return x.softmax(axis); }) {}
-};
-struct LogSoftmax : FunctionLayer {
-  explicit LogSoftmax(std::int64_t axis)
-      : FunctionLayer([=](const Tensor& x) { return x.log_softmax(axis); }) {}
+struct LogSoftmax : Layer {
+  explicit LogSoftmax(std::int64_t along) : axis(along) {}
+  Tensor forward(const Tensor& x) override { return x.log_softmax(axis); }
+  const std::int64_t axis;
 };
 // [N, C, H, W] -> [N, C * H * W]: all axes from `from` to `to` become one.
-struct Flatten : FunctionLayer {
-  explicit Flatten(std::int64_t from = 1, std::int64_t to = -1)
-      : FunctionLayer([=](const Tensor& x) { return x.flatten(from, to); }) {}
+struct Flatten : Layer {
+  explicit Flatten(std::int64_t first = 1, std::int64_t last = -1) : from(first), to(last) {}
+  Tensor forward(const Tensor& x) override { return x.flatten(from, to); }
+  const std::int64_t from, to;
 };
 // Windows over the last two axes, [N, C, H, W] -> [N, C, H', W'], as the functions of chapter 11.
-struct MaxPool2d : FunctionLayer {
-  explicit MaxPool2d(Pair kernel, PoolOptions options = {})
-      : FunctionLayer([=](const Tensor& x) { return max_pool2d(x, kernel, options); }) {}
+struct MaxPool2d : Layer {
+  explicit MaxPool2d(Pair size, PoolOptions o = {}) : kernel(size), options(o) {}
+  Tensor forward(const Tensor& x) override { return max_pool2d(x, kernel, options); }
+  const Pair kernel;
+  const PoolOptions options;
 };
-struct AvgPool2d : FunctionLayer {
-  explicit AvgPool2d(Pair kernel, AvgPoolOptions options = {})
-      : FunctionLayer([=](const Tensor& x) { return avg_pool2d(x, kernel, options); }) {}
+struct AvgPool2d : Layer {
+  explicit AvgPool2d(Pair size, AvgPoolOptions o = {}) : kernel(size), options(o) {}
+  Tensor forward(const Tensor& x) override { return avg_pool2d(x, kernel, options); }
+  const Pair kernel;
+  const AvgPoolOptions options;
 };
-struct AdaptiveAvgPool2d : FunctionLayer {
-  explicit AdaptiveAvgPool2d(Pair size)
-      : FunctionLayer([=](const Tensor& x) { return adaptive_avg_pool2d(x, size); }) {}
+struct AdaptiveAvgPool2d : Layer {
+  explicit AdaptiveAvgPool2d(Pair s) : size(s) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, size); }
+  const Pair size;
 };
 // In training, zeros in random places (N. Srivastava et al., 2014); after eval(), nothing.
 class Dropout : public Layer {
@@ -10741,24 +10743,21 @@ inline void Optimizer::step(Loc loc) {
 
 // A rule in a loop: data is w, g, k, and then s.
 template <class Rule, class T, std::size_t n>
-struct RuleBody {
-  static constexpr bool vectors = true, twice = true;
-  MINITENSOR_INLINE void run(std::int64_t count, std::byte* const* data) {
-    T* w = as<T>(data[0]);
-    const T* g = as<T>(data[1]);
-    std::array<T, n> k;
-    for (std::size_t j = 0; j < n; ++j) k[j] = static_cast<T>(as<double>(data[2])[j]);
-    std::array<T*, Rule::states> kept;
-    for (std::size_t j = 0; j < Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
-    MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::array<T, Rule::states> s;
-      for (std::size_t j = 0; j < Rule::states; ++j) s[j] = kept[j][i];
-      Rule::step(w[i], g[i], s, k);
-      for (std::size_t j = 0; j < Rule::states; ++j) kept[j][i] = s[j];
-    }
+MINITENSOR_LOOP void in_one_pass(std::int64_t count, std::byte* const* data) {
+  T* w = as<T>(data[0]);
+  const T* g = as<T>(data[1]);
+  std::array<T, n> k;
+  for (std::size_t j = 0; j < n; ++j) k[j] = static_cast<T>(as<double>(data[2])[j]);
+  std::array<T*, Rule::states> kept;
+  for (std::size_t j = 0; j < Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
+  MINITENSOR_ANY_ORDER
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::array<T, Rule::states> s;
+    for (std::size_t j = 0; j < Rule::states; ++j) s[j] = kept[j][i];
+    Rule::step(w[i], g[i], s, k);
+    for (std::size_t j = 0; j < Rule::states; ++j) kept[j][i] = s[j];
   }
-};
+}
 
 template <class Rule, std::size_t n>
 void Optimizer::apply(Parameter& p, std::array<double, n> k, double first) const {
@@ -10775,9 +10774,9 @@ void Optimizer::apply(Parameter& p, std::array<double, n> k, double first) const
       std::byte* data[3 + states] = {w.elements().data, g.elements().data,
                                      reinterpret_cast<std::byte*>(k.data())};
       for (std::size_t j = 0; j < states; ++j) data[3 + j] = p.s[j].elements().data;
-      constexpr Loop floats = Loop::of<RuleBody<Rule, float, n>>();
-      constexpr Loop doubles = Loop::of<RuleBody<Rule, double, n>>();
-      (w.dtype() == float32 ? floats : doubles)(w.numel(), data);
+      const auto run =
+          w.dtype() == float32 ? in_one_pass<Rule, float, n> : in_one_pass<Rule, double, n>;
+      run(w.numel(), data);
     } else {
       Tensor next = w;
       std::array<Tensor, states> s;
@@ -11009,53 +11008,63 @@ class Adagrad : public Optimizer {
 class LRScheduler {
  public:
   virtual ~LRScheduler() = default;
-  void step() {
-    ++epoch_;
-    optimizer_.lr() = next_(optimizer_.lr(), static_cast<double>(epoch_));
-  }
+  void step() { optimizer_.lr() = next(optimizer_.lr(), static_cast<double>(++epoch_)); }
 
  protected:
-  using Next = Callback<double(double lr, double epoch)>;
-  LRScheduler(Optimizer& optimizer, Next next) : optimizer_(optimizer), next_(std::move(next)) {}
+  explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
+  virtual double next(double lr, double epoch) = 0;  // the rate after so many epochs
+  static double checked_count(const char* op, const char* what, std::int64_t count, Loc loc) {
+    if (count < 1) fail({op, loc}, {what, " is ", count, ", it has to be positive"});
+    return static_cast<double>(count);
+  }
+  Optimizer& optimizer_;
 
  private:
-  Optimizer& optimizer_;
-  const Next next_;
   std::int64_t epoch_ = 0;
 };
-inline double checked_count(const char* op, const char* what, std::int64_t count, Loc loc) {
-  if (count < 1) fail({op, loc}, {what, " is ", count, ", it has to be positive"});
-  return static_cast<double>(count);
-}
 
 // Multiplies the rate by gamma: every `step_size` epochs, or in each.
-struct StepLR : LRScheduler {
+class StepLR : public LRScheduler {
+ public:
   StepLR(Optimizer& optimizer, std::int64_t step_size, double gamma = 0.1, Loc loc = Loc::here())
-      : LRScheduler(optimizer, [gamma, size = checked_count("StepLR", "step_size", step_size, loc)](
-                                   double lr, double epoch) {
-          return std::fmod(epoch, size) == 0 ? lr * gamma : lr;
-        }) {}
+      : LRScheduler(optimizer),
+        size_(checked_count("StepLR", "step_size", step_size, loc)),
+        gamma_(gamma) {}
+
+ private:
+  double next(double lr, double epoch) override {
+    return std::fmod(epoch, size_) == 0 ? lr * gamma_ : lr;
+  }
+  const double size_, gamma_;
 };
-struct ExponentialLR : LRScheduler {
-  ExponentialLR(Optimizer& optimizer, double gamma)
-      : LRScheduler(optimizer, [=](double lr, double) { return lr * gamma; }) {}
+class ExponentialLR : public LRScheduler {
+ public:
+  ExponentialLR(Optimizer& optimizer, double gamma) : LRScheduler(optimizer), gamma_(gamma) {}
+
+ private:
+  double next(double lr, double) override { return lr * gamma_; }
+  const double gamma_;
 };
 
 // Down to eta_min in T_max epochs, along half a cosine, and back up in as many (I. Loshchilov, F.
 // Hutter, "SGDR", 2017, without its restarts).
-struct CosineAnnealingLR : LRScheduler {
+class CosineAnnealingLR : public LRScheduler {
+ public:
   CosineAnnealingLR(Optimizer& optimizer, std::int64_t T_max, double eta_min = 0,
                     Loc loc = Loc::here())
-      : LRScheduler(optimizer, [eta_min, top = optimizer.lr(),
-                                length = checked_count("CosineAnnealingLR", "T_max", T_max, loc)](
-                                   double lr, double epoch) {
-          const auto height = [&](double e) {
-            return 1 + std::cos(3.141592653589793 * e / length);
-          };
-          const double before = height(epoch - 1), now = height(epoch);
-          if (before < 1e-14) return eta_min + (top - eta_min) * now / 2;
-          return eta_min + (lr - eta_min) * now / before;
-        }) {}
+      : LRScheduler(optimizer),
+        top_(optimizer.lr()),
+        length_(checked_count("CosineAnnealingLR", "T_max", T_max, loc)),
+        eta_min_(eta_min) {}
+
+ private:
+  double height(double epoch) const { return 1 + std::cos(3.141592653589793 * epoch / length_); }
+  double next(double lr, double epoch) override {
+    const double before = height(epoch - 1), now = height(epoch);
+    if (before < 1e-14) return eta_min_ + (top_ - eta_min_) * now / 2;
+    return eta_min_ + (lr - eta_min_) * now / before;
+  }
+  const double top_, length_, eta_min_;
 };
 
 struct LinearLROptions {
@@ -11066,19 +11075,25 @@ struct LinearLROptions {
 };
 // A warm-up: a factor that goes in a straight line from start_factor, at once, to end_factor, after
 // total_iters epochs.
-struct LinearLR : LRScheduler {
+class LinearLR : public LRScheduler {
+ public:
   explicit LinearLR(Optimizer& optimizer, LinearLROptions o = {}, Loc loc = Loc::here())
-      : LRScheduler(optimizer, [o, count = checked_count("LinearLR", "total_iters", o.total_iters,
-                                                         loc)](double lr, double epoch) {
-          const double rise = (o.end_factor - o.start_factor) / count;
-          const double before = o.start_factor + rise * (epoch - 1);
-          return epoch > count ? lr : lr * (before + rise) / before;
-        }) {
+      : LRScheduler(optimizer),
+        count_(checked_count("LinearLR", "total_iters", o.total_iters, loc)),
+        first_(o.start_factor),
+        rise_((o.end_factor - o.start_factor) / count_) {
     if (!(o.start_factor > 0 && o.start_factor <= 1 && o.end_factor >= 0 && o.end_factor <= 1))
       fail({"LinearLR", loc}, {"the factors are ", o.start_factor, " and ", o.end_factor},
            {"they lie between 0 and 1, and the first is not 0"});
-    optimizer.lr() *= o.start_factor;
+    optimizer.lr() *= first_;
   }
+
+ private:
+  double next(double lr, double epoch) override {
+    const double before = first_ + rise_ * (epoch - 1);
+    return epoch > count_ ? lr : lr * (before + rise_) / before;
+  }
+  const double count_, first_, rise_;
 };
 
 struct OneCycleLROptions {
@@ -11098,12 +11113,12 @@ struct OneCycleLROptions {
 class OneCycleLR : public LRScheduler {
  public:
   OneCycleLR(Optimizer& optimizer, double max_lr, OneCycleLROptions o, Loc loc = Loc::here())
-      : LRScheduler(optimizer, [=, &optimizer](double, double step) {
-          set(optimizer, max_lr, o, step, loc);
-          return optimizer.lr();
-        }) {
+      : LRScheduler(optimizer),
+        steps_(checked_count("OneCycleLR", "total_steps", o.total_steps, loc)),
+        max_lr_(max_lr),
+        o_(o),
+        loc_(loc) {
     const At at{"OneCycleLR", loc};
-    checked_count("OneCycleLR", "total_steps", o.total_steps, loc);
     const std::string_view how = o.anneal_strategy;
     if (how != "cos" && how != "linear")
       fail(at, {"anneal_strategy is \"", how, "\""}, {"write \"cos\" or \"linear\""});
@@ -11111,7 +11126,7 @@ class OneCycleLR : public LRScheduler {
       fail(at, {"pct_start is ", o.pct_start, ", it has to be from 0 to 1"});
     if (o.cycle_momentum && !optimizer.momentum())
       fail(at, {"this optimiser has no momentum"}, {"write {.cycle_momentum = false}"});
-    set(optimizer, max_lr, o, 0, loc);
+    optimizer.lr() = OneCycleLR::next(0, 0);
   }
 
  private:
@@ -11119,28 +11134,29 @@ class OneCycleLR : public LRScheduler {
     double end;  // the number of its last step
     double lr, next_lr, momentum, next_momentum;
   };
-  static void set(Optimizer& optimizer, double max_lr, const OneCycleLROptions& o, double step,
-                  Loc loc) {
-    const auto steps = static_cast<double>(o.total_steps);
-    if (step > steps) fail({"OneCycleLR", loc}, {"there are more than ", o.total_steps, " steps"});
-    const double rise = o.pct_start * steps;
-    const double first = max_lr / o.div_factor, last = first / o.final_div_factor;
-    const double low = o.base_momentum, high = o.max_momentum;
-    const Phase up{rise - 1, first, max_lr, high, low};
-    const Phase down{2 * rise - 2, max_lr, first, low, high};
-    const Phase out = o.three_phase ? Phase{steps - 1, first, last, high, high}
-                                    : Phase{steps - 1, max_lr, last, low, high};
+  double next(double, double step) override {
+    if (step > steps_) fail({"OneCycleLR", loc_}, {"there are more than ", steps_, " steps"});
+    const double rise = o_.pct_start * steps_;
+    const double first = max_lr_ / o_.div_factor, last = first / o_.final_div_factor;
+    const double low = o_.base_momentum, high = o_.max_momentum;
+    const Phase up{rise - 1, first, max_lr_, high, low};
+    const Phase down{2 * rise - 2, max_lr_, first, low, high};
+    const Phase out = o_.three_phase ? Phase{steps_ - 1, first, last, high, high}
+                                     : Phase{steps_ - 1, max_lr_, last, low, high};
     double start = 0;
     Phase now = up;
-    if (step > now.end) start = now.end, now = o.three_phase ? down : out;
-    if (step > now.end && o.three_phase) start = now.end, now = out;
+    if (step > now.end) start = now.end, now = o_.three_phase ? down : out;
+    if (step > now.end && o_.three_phase) start = now.end, now = out;
     double done = (step - start) / (now.end - start);
-    if (std::string_view(o.anneal_strategy) == "cos")
+    if (std::string_view(o_.anneal_strategy) == "cos")
       done = (1 - std::cos(3.141592653589793 * done)) / 2;
-    optimizer.lr() = now.lr + (now.next_lr - now.lr) * done;
-    if (o.cycle_momentum)
-      *optimizer.momentum() = now.momentum + (now.next_momentum - now.momentum) * done;
+    if (o_.cycle_momentum)
+      *optimizer_.momentum() = now.momentum + (now.next_momentum - now.momentum) * done;
+    return now.lr + (now.next_lr - now.lr) * done;
   }
+  const double steps_, max_lr_;
+  const OneCycleLROptions o_;
+  const Loc loc_;
 };
 
 // ---- Clipping -----------------------------------------------------------------------------------
