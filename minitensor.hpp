@@ -2676,17 +2676,19 @@ using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Sq
                    LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any,
                    All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor,
                    Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
-template <class F>
-inline constexpr char mark_of = 0;  // its address is the formula's
-template <class... F>
-constexpr int place_in(List<F...>, const char* mark) {
-  const char* const marks[] = {&mark_of<F>...};
-  int place = 0;
-  while (marks[place] != mark) ++place;
-  return place;
+template <int n, class F>
+struct Place {};
+template <class Numbers, class Formulas>
+struct Places;
+template <int... n, class... F>
+struct Places<std::integer_sequence<int, n...>, List<F...>> : Place<n, F>... {};
+template <class F, int n>
+constexpr int place_in(Place<n, F>) {
+  return n;
 }
 template <class F>
-constexpr int number_of = place_in(Every(), &mark_of<F>);
+constexpr int number_of =
+    place_in<F>(Places<std::make_integer_sequence<int, Every::size>, Every>());
 
 }  // namespace formula
 
