@@ -4157,6 +4157,11 @@ inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor
 
 // Once a pass, a leaf's gradient changes: it is what it was, plus what has come together here.
 inline void Pass::land(TensorData& leaf, Tensor gradient) const {
+  if (gradient.dtype() != leaf.dtype || gradient.device() != leaf.device)
+    fail({"backward", loc_},
+         {"a leaf was converted after it was used, and gets the gradient of ",
+          "what it was: ", gradient.dtype(), ", not ", leaf.dtype},
+         {"call to() before the forward pass"});
   static std::atomic_flag landing;  // threads with graphs of their own may share a leaf
   Tensor before;
   {
@@ -10142,11 +10147,9 @@ class Conv : public Layer {
   const Tensor weight, bias;  // [out, in / groups, kernel..] and [out]
 
  protected:
-  Conv(std::int64_t in, std::int64_t out, const Shape& kernel, const ConvLayerOptions& o, Loc loc)
-      : weight(uniform_parameter("weight", shape_of(in, out, kernel, o.groups, loc),
-                                 in / o.groups * kernel.numel(), loc)),
-        bias(o.bias ? uniform_parameter("bias", {out}, in / o.groups * kernel.numel(), loc)
-                    : Tensor()),
+  Conv(const Shape& shape, const ConvLayerOptions& o, Loc loc)
+      : weight(uniform_parameter("weight", shape, fan_in(shape), loc)),
+        bias(o.bias ? uniform_parameter("bias", {shape[0]}, fan_in(shape), loc) : Tensor()),
         how_{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups} {
   }
   static Shape shape_of(std::int64_t in, std::int64_t out, Shape kernel, std::int64_t groups,
@@ -10158,13 +10161,19 @@ class Conv : public Layer {
     return kernel;
   }
   const ConvOptions how_;
+
+ private:
+  static std::int64_t fan_in(Shape shape) {
+    shape.erase(0);
+    return shape.numel();
+  }
 };
 // [N, in, L] -> [N, out, L'], with L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
 class Conv1d : public Conv {
  public:
   Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, ConvLayerOptions options = {},
          Loc loc = Loc::here())
-      : Conv(in, out, {kernel}, options, loc) {}
+      : Conv(shape_of(in, out, {kernel}, options.groups, loc), options, loc) {}
   Tensor forward(const Tensor& x) override { return conv1d(x, weight, bias, how_); }
 };
 // The same for images: [N, in, H, W] -> [N, out, H', W'].
@@ -10172,7 +10181,7 @@ class Conv2d : public Conv {
  public:
   Conv2d(std::int64_t in, std::int64_t out, Pair kernel, ConvLayerOptions options = {},
          Loc loc = Loc::here())
-      : Conv(in, out, {kernel.height, kernel.width}, options, loc) {}
+      : Conv(shape_of(in, out, {kernel.height, kernel.width}, options.groups, loc), options, loc) {}
   Tensor forward(const Tensor& x) override { return conv2d(x, weight, bias, how_); }
 };
 
@@ -10224,16 +10233,15 @@ class BatchNorm : public Layer {
            {"the input has the shape ", x.shape()},
            {axes_.size() == 1 ? "it is [N, C, H, W]" : "it is [N, C] or [N, C, L]"});
     const bool tracks = is_training() && running_mean.defined();
-    if (tracks) {
-      const NoGrad guard;
-      num_batches_tracked.add_(1);
-    }
-    const bool mean_of_all = tracks && !options_.momentum;
-    return batch_norm(
-        x, running_mean, running_var, weight, bias,
-        {.training = is_training() || !running_mean.defined(),
-         .momentum = mean_of_all ? 1 / num_batches_tracked.item() : options_.momentum.value_or(0),
-         .eps = options_.eps});
+    BatchNormOptions how;
+    how.training = is_training() || !running_mean.defined();
+    how.eps = options_.eps;
+    if (tracks)
+      how.momentum = options_.momentum ? *options_.momentum : 1 / (num_batches_tracked.item() + 1);
+    const Tensor y = batch_norm(x, running_mean, running_var, weight, bias, how);
+    const NoGrad guard;
+    if (tracks) num_batches_tracked.add_(1);
+    return y;
   }
 
   const Tensor weight, bias, running_mean, running_var;  // [C]
