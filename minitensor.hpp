@@ -9766,7 +9766,11 @@ class ModuleBase {
 
   // Each parameter once, in the order of registration, a module's own before those of its parts.
   StateDict named_parameters() const;
-  std::vector<Tensor> parameters() const;
+  std::vector<Tensor> parameters() const {
+    std::vector<Tensor> found;
+    for (const auto& [name, tensor] : named_parameters()) found.push_back(tensor);
+    return found;
+  }
   // Parameters and buffers, detached; they share their memory with the module.
   StateDict state_dict() const;
   // Copies numbers into parameters and buffers. Nothing is changed unless all of them fit.
@@ -9777,10 +9781,14 @@ class ModuleBase {
   void eval() { train(false); }
   bool is_training() const { return record_->training; }
 
-  void zero_grad() const;
-  void requires_grad_(bool yes = true, Loc loc = Loc::here()) const;
-  // Floating point parameters and buffers, with their gradients, where they are: an optimiser that
-  // has them goes on with them.
+  void zero_grad() const {
+    for (const Tensor& w : parameters()) w.zero_grad();
+  }
+  void requires_grad_(bool yes = true, Loc loc = Loc::here()) const {
+    for (const Tensor& w : parameters()) w.requires_grad_(yes, loc);
+  }
+  // Parameters, buffers and gradients become of another type (if they are floats) or move. They
+  // stay the same tensors: an optimiser that has them goes on with them.
   void to(DType dtype, Loc loc = Loc::here()) const;
   void to(Device device, Loc loc = Loc::here()) const;
 
@@ -9794,8 +9802,12 @@ class ModuleBase {
     return part;
   }
   void add_part(const std::string& name, const ModuleBase& part, Loc loc);  // keeps its title
-  Tensor register_parameter(const std::string& name, const Tensor& x, Loc loc = Loc::here());
-  Tensor register_buffer(const std::string& name, const Tensor& x, Loc loc = Loc::here());
+  Tensor register_parameter(const std::string& name, const Tensor& x, Loc loc = Loc::here()) {
+    return keep(name, x, true, {"register_parameter", loc});
+  }
+  Tensor register_buffer(const std::string& name, const Tensor& x, Loc loc = Loc::here()) {
+    return keep(name, x, false, {"register_buffer", loc});
+  }
   // A layer's first values: uniform from -1 / sqrt(fan_in) to 1 / sqrt(fan_in); or a constant.
   Tensor uniform_parameter(const std::string& name, Shape shape, std::int64_t fan_in, Loc loc);
   Tensor constant_parameter(const std::string& name, Shape shape, double value, Loc loc) {
@@ -9872,12 +9884,6 @@ inline Tensor ModuleBase::keep(const std::string& name, const Tensor& x, bool is
   record_->kept.push_back({name, x, is_parameter});
   return x.named(record_->prefix + name);
 }
-inline Tensor ModuleBase::register_parameter(const std::string& name, const Tensor& x, Loc loc) {
-  return keep(name, x, true, {"register_parameter", loc});
-}
-inline Tensor ModuleBase::register_buffer(const std::string& name, const Tensor& x, Loc loc) {
-  return keep(name, x, false, {"register_buffer", loc});
-}
 inline Tensor ModuleBase::uniform_parameter(const std::string& name, Shape shape,
                                             std::int64_t fan_in, Loc loc) {
   const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
@@ -9896,18 +9902,6 @@ inline StateDict ModuleBase::named_parameters() const {
   }
   return found;
 }
-inline std::vector<Tensor> ModuleBase::parameters() const {
-  std::vector<Tensor> found;
-  for (const auto& [name, tensor] : named_parameters()) found.push_back(tensor);
-  return found;
-}
-inline void ModuleBase::zero_grad() const {
-  for (const Tensor& w : parameters()) w.zero_grad();
-}
-inline void ModuleBase::requires_grad_(bool yes, Loc loc) const {
-  for (const Tensor& w : parameters()) w.requires_grad_(yes, loc);
-}
-
 inline StateDict ModuleBase::state_dict() const {
   const Quiet quiet;
   StateDict state;
@@ -9942,10 +9936,9 @@ inline void ModuleBase::convert(Calls<Tensor&> change, Loc loc) const {
   const Unseen inside(loc);
   for (const Kept& one : list())
     for (const Tensor& x : {one.tensor, one.tensor.grad()}) {
-      if (!x.defined() || !is_floating(x.dtype())) continue;
       Tensor y = x;
-      change(y);
-      if (y.shares_storage_with(x)) continue;
+      if (x.defined()) change(y);
+      if (!x.defined() || y.shares_storage_with(x)) continue;
       y.get().storage->version = x.version();
       note_write(y, "to", line_of(loc));
       static_cast<View&>(x.get()) = y.get();
@@ -9955,7 +9948,11 @@ inline void ModuleBase::convert(Calls<Tensor&> change, Loc loc) const {
 inline void ModuleBase::to(DType dtype, Loc loc) const {
   if (!is_floating(dtype))
     fail({"to", loc}, {"parameters are floats, not ", dtype}, {"write float32 or float64"});
-  convert([&](Tensor& x) { x = x.to(dtype); }, loc);
+  convert(
+      [&](Tensor& x) {
+        if (is_floating(x.dtype())) x = x.to(dtype);
+      },
+      loc);
 }
 inline void ModuleBase::to(Device device, Loc loc) const {
   convert([&](Tensor& x) { x = x.to(device); }, loc);

@@ -82,7 +82,7 @@ TEST_CASE("flags that give up NaN and rounding are refused, with what to write i
 }
 
 // How long it takes is told here and by ./run bench: a time depends on what else the machine does.
-TEST_CASE("a small program costs at most 400 MB to compile with g++ -O2") {
+TEST_CASE("a small program costs at most 400 MB to compile with g++ -O2, and holds no layers") {
   if (!is_there("g++")) return;
   shell::TemporaryFolder folder;
   shell::write_file(folder / "prog.cpp", program);
@@ -91,6 +91,11 @@ TEST_CASE("a small program costs at most 400 MB to compile with g++ -O2") {
   std::cout << "compiled in " << compiled.seconds << " s with " << compiled.peak_megabytes
             << " MB\n";
   CHECK(compiled.peak_megabytes < 400);
+  // A virtual function that is defined outside of its class would bring all of its class along.
+  const auto names = shell::run("nm -C '" + (folder / "prog.o").string() + "'");
+  CHECK(names.out.find(" T main") != std::string::npos);
+  CHECK(names.out.find("minitensor::nn::") == std::string::npos);
+  CHECK(names.out.find("minitensor::optim::") == std::string::npos);
 }
 
 }  // namespace
