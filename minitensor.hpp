@@ -10213,16 +10213,27 @@ class Embedding : public Layer {
 
 // ---- Norms --------------------------------------------------------------------------------------
 
+// What the norms have in common: a scale and a shift, which are learnt. Both may be left out.
+class Norm : public Layer {
+ public:
+  const Tensor weight, bias;  // at first ones and zeros
+
+ protected:
+  Norm(const Shape& shape, bool affine, Loc loc)
+      : weight(affine ? constant_parameter("weight", shape, 1, loc) : Tensor()),
+        bias(affine ? constant_parameter("bias", shape, 0, loc) : Tensor()) {}
+};
+
 struct BatchNormLayerOptions {
   ByName by_name = ByName();
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // {}: the running values are means over all batches
-  bool affine = true;                    // a scale and a shift, which are learnt
+  bool affine = true;
   bool track_running_stats = true;
 };
 // Each channel gets the mean 0 and the variance 1 over its batch (S. Ioffe, C. Szegedy, 2015). In
 // training it follows the mean and the (unbiased) variance, which it uses after eval().
-class BatchNorm : public Layer {
+class BatchNorm : public Norm {
  public:
   Tensor forward(const Tensor& x) override {
     if (x.defined() && !axes_.contains(x.dim()))
@@ -10241,14 +10252,12 @@ class BatchNorm : public Layer {
     return y;
   }
 
-  const Tensor weight, bias, running_mean, running_var;  // [C]
-  const Tensor num_batches_tracked;
+  const Tensor running_mean, running_var, num_batches_tracked;  // [C], [C] and a number
 
  protected:
-  // `axes` is how many the input has; the last may be missing.
-  BatchNorm(std::int64_t channels, Shape axes, const BatchNormLayerOptions& o, Loc loc)
-      : weight(o.affine ? constant_parameter("weight", {channels}, 1, loc) : Tensor()),
-        bias(o.affine ? constant_parameter("bias", {channels}, 0, loc) : Tensor()),
+  // `axes` is how many axes the input may have.
+  BatchNorm(std::int64_t channels, const Shape& axes, const BatchNormLayerOptions& o, Loc loc)
+      : Norm({channels}, o.affine, loc),
         running_mean(buffer("running_mean", zeros({channels}), o)),
         running_var(buffer("running_var", ones({channels}), o)),
         num_batches_tracked(buffer("num_batches_tracked", zeros({}, {.dtype = int64}), o)),
@@ -10280,18 +10289,13 @@ struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;
 };
-// Each row of the last axes gets the mean 0 and the variance 1, then a learnt scale and shift for
-// each of its places (J. L. Ba, J. R. Kiros, G. E. Hinton, 2016).
-class LayerNorm : public Layer {
+// Each row of the last axes, [.., shape], gets the mean 0 and the variance 1; each place in it has
+// a scale and a shift of its own (J. L. Ba, J. R. Kiros, G. E. Hinton, 2016).
+class LayerNorm : public Norm {
  public:
   explicit LayerNorm(Shape shape, LayerNormOptions o = {}, Loc loc = Loc::here())
-      : weight(o.elementwise_affine ? constant_parameter("weight", shape, 1, loc) : Tensor()),
-        bias(o.elementwise_affine ? constant_parameter("bias", shape, 0, loc) : Tensor()),
-        shape_(shape),
-        eps_(o.eps) {}
+      : Norm(shape, o.elementwise_affine, loc), shape_(shape), eps_(o.eps) {}
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, eps_); }
-
-  const Tensor weight, bias;  // of the given shape
 
  private:
   const Shape shape_;
@@ -10304,17 +10308,12 @@ struct GroupNormOptions {
   bool affine = true;
 };
 // The same over each group of channels, for each image: [N, C, ...] (Y. Wu, K. He, 2018).
-class GroupNorm : public Layer {
+class GroupNorm : public Norm {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, GroupNormOptions o = {},
             Loc loc = Loc::here())
-      : weight(o.affine ? constant_parameter("weight", {channels}, 1, loc) : Tensor()),
-        bias(o.affine ? constant_parameter("bias", {channels}, 0, loc) : Tensor()),
-        groups_(groups),
-        eps_(o.eps) {}
+      : Norm({channels}, o.affine, loc), groups_(groups), eps_(o.eps) {}
   Tensor forward(const Tensor& x) override { return group_norm(x, groups_, weight, bias, eps_); }
-
-  const Tensor weight, bias;  // [C]
 
  private:
   const std::int64_t groups_;
@@ -10530,6 +10529,13 @@ struct LSTMResult {
 // What the three below have in common: a state that each step renews, from its input and from what
 // the state was. A sequence is [L, N, in], or [L, in] without a batch.
 class Recurrent : public ModuleBase {
+ public:
+  // The states before the first step, [layers, N, hidden], are 0 if they are left out.
+  RecurrentResult operator()(const Tensor& x, const Tensor& hidden = {}, Loc loc = Loc::here()) {
+    const LSTMResult y = run(x, hidden, {}, loc);
+    return {y.output, y.hidden};
+  }
+
  protected:
   struct State {
     Tensor hidden, cell;
@@ -10546,12 +10552,15 @@ class Recurrent : public ModuleBase {
     Tensor ih, hh, bias_ih, bias_hh;
   };
   const std::int64_t in_, hidden_;
+  const bool has_cell_;
   std::vector<Weights> weights_;  // of each layer, and the way back behind the way forth
 };
 
 inline Recurrent::Recurrent(std::int64_t gates, std::int64_t in, std::int64_t hidden,
                             const RecurrentOptions& options, Loc loc)
-    : options_(options), in_(in), hidden_(hidden) {
+    : options_(options), in_(in), hidden_(hidden), has_cell_(gates == 4) {
+  if (options.num_layers < 1)
+    fail({"num_layers", loc}, {"it is ", options.num_layers, ", and has to be positive"});
   const std::string_view f = options.nonlinearity;
   if (f != "tanh" && (f != "relu" || gates > 1))
     fail({"nonlinearity", loc}, {"it is \"", f, "\""},
@@ -10592,7 +10601,9 @@ inline LSTMResult Recurrent::run(const Tensor& x, const Tensor& hidden, const Te
       fail(at, {"the state is ", state.shape(), ", and it has to be ", state_shape});
     return state.unbind(0);
   };
-  const std::vector<Tensor> hiddens = first_states(hidden), cells = first_states(cell);
+  const std::vector<Tensor> hiddens = first_states(hidden);
+  const std::vector<Tensor> cells =
+      has_cell_ ? first_states(cell) : std::vector<Tensor>(weights_.size());
 
   std::vector<Tensor> last_hiddens, last_cells, directions;
   for (std::size_t k = 0; k < weights_.size(); ++k) {
@@ -10614,9 +10625,11 @@ inline LSTMResult Recurrent::run(const Tensor& x, const Tensor& hidden, const Te
     directions.clear();
     if (k + 1 < weights_.size()) input = dropout(input, options_.dropout, is_training());
   }
-  const LSTMResult y{input, stack(last_hiddens, 0), stack(last_cells, 0)};
-  if (!batched) return {y.output.squeeze(1), y.hidden.squeeze(1), y.cell.squeeze(1)};
-  return {turned ? y.output.transpose(0, 1) : y.output, y.hidden, y.cell};
+  LSTMResult y{turned ? input.transpose(0, 1) : input, stack(last_hiddens, 0),
+               has_cell_ ? stack(last_cells, 0) : Tensor()};
+  for (Tensor* of : {&y.output, &y.hidden, &y.cell})
+    if (!batched && of->defined()) *of = of->squeeze(1);
+  return y;
 }
 
 // The new state is tanh(x + h) (J. L. Elman, 1990).
@@ -10624,10 +10637,6 @@ class RNN : public Recurrent {
  public:
   RNN(std::int64_t in, std::int64_t hidden, RecurrentOptions options = {}, Loc loc = Loc::here())
       : Recurrent(1, in, hidden, options, loc) {}
-  RecurrentResult operator()(const Tensor& x, const Tensor& hidden = {}, Loc loc = Loc::here()) {
-    const LSTMResult y = run(x, hidden, {}, loc);
-    return {y.output, y.hidden};
-  }
 
  private:
   State step(const Tensor& x, const Tensor& h, const State& before) const override {
@@ -10642,10 +10651,6 @@ class GRU : public Recurrent {
  public:
   GRU(std::int64_t in, std::int64_t hidden, RecurrentOptions options = {}, Loc loc = Loc::here())
       : Recurrent(3, in, hidden, options, loc) {}
-  RecurrentResult operator()(const Tensor& x, const Tensor& hidden = {}, Loc loc = Loc::here()) {
-    const LSTMResult y = run(x, hidden, {}, loc);
-    return {y.output, y.hidden};
-  }
 
  private:
   State step(const Tensor& of_x, const Tensor& of_h, const State& before) const override {

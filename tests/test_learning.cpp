@@ -453,6 +453,8 @@ TEST_CASE("recurrent layers say what they take") {
       "nonlinearity: it is \"relu\" at HERE. Hint: an RNN takes \"tanh\" and \"relu\", the others "
       "\"tanh\"");
   CHECK(refused([&] { return lstm(ones({0, 1, 3})).output; }));
+  CHECK(error_of([] { return nn::RNN(3, 2, {.num_layers = 0}), 0; }) ==
+        "num_layers: it is 0, and has to be positive at HERE.");
 }
 
 TEST_CASE("dropout works between the layers of a recurrent net, in training") {
