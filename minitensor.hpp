@@ -10761,13 +10761,13 @@ MINITENSOR_LOOP void in_one_pass(std::int64_t count, std::byte* const* data) {
   std::array<T, n> k;
   for (std::size_t j = 0; j < n; ++j) k[j] = static_cast<T>(as<double>(data[2])[j]);
   std::array<T*, Rule::states> kept;
-  for (std::size_t j = 0; j < Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
+  for (std::size_t j = 0; j != Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
   MINITENSOR_ANY_ORDER
   for (std::int64_t i = 0; i < count; ++i) {
     std::array<T, Rule::states> s;
-    for (std::size_t j = 0; j < Rule::states; ++j) s[j] = kept[j][i];
+    for (std::size_t j = 0; j != Rule::states; ++j) s[j] = kept[j][i];
     Rule::step(w[i], g[i], s, k);
-    for (std::size_t j = 0; j < Rule::states; ++j) kept[j][i] = s[j];
+    for (std::size_t j = 0; j != Rule::states; ++j) kept[j][i] = s[j];
   }
 }
 
@@ -10780,12 +10780,12 @@ void Optimizer::apply(Parameter& p, std::array<double, n> k, double first) const
   {
     const Quiet quiet;
     const Tensor g = w.grad().contiguous();
-    for (std::size_t j = 0; j < states; ++j)  // also where the network has moved since
+    for (std::size_t j = 0; j != states; ++j)  // also where the network has moved since
       p.s[j] = p.s[j].defined() ? p.s[j].to(w.dtype()).to(w.device()) : full_like(w, first);
     if (w.device() == cpu && w.is_contiguous()) {
       std::byte* data[3 + states] = {w.elements().data, g.elements().data,
                                      reinterpret_cast<std::byte*>(k.data())};
-      for (std::size_t j = 0; j < states; ++j) data[3 + j] = p.s[j].elements().data;
+      for (std::size_t j = 0; j != states; ++j) data[3 + j] = p.s[j].elements().data;
       const auto run =
           w.dtype() == float32 ? in_one_pass<Rule, float, n> : in_one_pass<Rule, double, n>;
       run(w.numel(), data);

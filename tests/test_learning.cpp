@@ -202,8 +202,8 @@ struct Watcher : Observer {
   void scope_opens(Id, const char* name, bool composed, Loc line) override {
     if (!composed) scopes.push_back(name + (":" + std::to_string(line.line())));
   }
-  void op(const Node*, const Facts& facts, const Given&, std::span<const Tensor* const>,
-          std::span<const Tensor>, Loc line) override {
+  void op(const Node*, const Facts& facts, const Given&, Span<const Tensor*>,
+          Span<Tensor>, Loc line) override {
     ops.push_back(facts.name + (":" + std::to_string(line.line())));
   }
   void wrote(const Tensor& x, std::int64_t before, const char* by, const Node*, Loc line) override {
