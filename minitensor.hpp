@@ -3468,7 +3468,7 @@ struct Facts {
 // The plain numbers written in a call: `x.pow(3)` has n = 3, `x.sum({0})` has the axes [0].
 struct Given {
   double n = 0;
-  Shape dims;
+  Shape dims = {};
 };
 inline constexpr Given nothing_given;
 
@@ -7994,6 +7994,61 @@ inline void rule::WriteInto::backward() {
   if (!wants(0)) return;
   place.zero_();
   give(0, window_of(line, whole.shape, whole.strides, 0));
+}
+
+// ---- An operation of your own -------------------------------------------------------------------
+//
+// A box like those above may stand in your program. Its `forward` computes y from the inputs; of
+// that nothing is recorded, because `backward` is the derivative of the whole:
+//
+//     struct Cube : Rule {
+//       static constexpr Facts facts = {.name = "cube", .symbol = "a³", .formula = "a * a * a",
+//                                       .derivatives = {"3 * dy * a * a"}, .node = "CubeBackward"};
+//       static Tensor forward(const Tensor& a) { return a * a * a; }
+//       void backward() { give(0, 3 * dy * a() * a()); }
+//     };
+//     Tensor y = custom<Cube>(x);
+//
+// It takes up to three tensors. If forward has one more parameter, `const Given& given`, it is told
+// the plain numbers of the call, as in custom<Power>(x, {.n = 3}). Prove it with gradcheck().
+
+inline Tensor own_operation(const Recipe& recipe, std::initializer_list<const Tensor*> inputs,
+                            const Given& given, Loc loc, Calls<Tensor&> forward) {
+  const At at{recipe.facts->name, loc};
+  check_together(at, inputs);
+  Tensor y;
+  {
+    const Unseen inside(loc);
+    forward(y);
+    if (!y.defined()) fail(at, {"its forward has returned an undefined tensor"});
+    // The node goes to y alone: not to an input, say, that forward has returned as it is.
+    if (!y.handle().only_one() || !y.get().storage.only_one()) y = copy_of(y);
+  }
+  return record_as(recipe, std::move(y), inputs, loc, given);
+}
+template <class R, class... T>
+Tensor forward_of(const Given& given, const T&... inputs) {
+  if constexpr (requires { R::forward(inputs..., given); })
+    return R::forward(inputs..., given);
+  else
+    return R::forward(inputs...);
+}
+template <class R>
+Tensor custom(const Tensor& a, const Given& given = nothing_given, Loc loc = Loc::here()) {
+  return own_operation(recipe_of<R>, {&a}, given, loc,
+                       [&](Tensor& y) { y = forward_of<R>(given, a); });
+}
+template <class R>
+Tensor custom(const Tensor& a, const Tensor& b, const Given& given = nothing_given,
+              Loc loc = Loc::here()) {
+  return own_operation(recipe_of<R>, {&a, &b}, given, loc,
+                       [&](Tensor& y) { y = forward_of<R>(given, a, b); });
+}
+template <class R>
+Tensor custom(const Tensor& a, const Tensor& b, const Tensor& c, const Given& given = nothing_given,
+              Loc loc = Loc::here()) {
+  return own_operation(recipe_of<R>, {&a, &b, &c}, given, loc,
+                       [&](Tensor& y) { y = forward_of<R>(given, a, b, c); });
 }
 
 // ================================================================================================

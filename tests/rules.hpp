@@ -41,9 +41,10 @@ inline std::set<std::string> names_of(const std::vector<const mt::Recipe*>& reci
   return names;
 }
 
-// The names in the header's rows of facts, read as text: what `all()` has to hold.
+// The names in the header's rows of facts, read as text without its comments: what `all()` has to
+// hold.
 inline std::set<std::string> names_in_header() {
-  static const std::regex row(R"re(\.name = "([^"]+)")re");
+  static const std::regex row(R"re(\n[^/\n]*\.name = "([^"]+)")re");
   const std::string text = shell::read_file(SOURCE_DIRECTORY "/minitensor.hpp");
   std::set<std::string> names;
   for (std::sregex_iterator match(text.begin(), text.end(), row), end; match != end; ++match)

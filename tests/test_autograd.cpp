@@ -699,4 +699,140 @@ TEST_CASE("a leaf that no longer asks for a gradient gets none") {
   CHECK_FALSE(w.grad().defined());
 }
 
+// ---- Operations of one's own --------------------------------------------------------------------
+
+struct Cube : Rule {
+  static constexpr Facts facts = {.name = "cube",
+                                  .symbol = "a³",
+                                  .formula = "a * a * a",
+                                  .derivatives = {"3 * dy * a * a"},
+                                  .node = "CubeBackward"};
+  static Tensor forward(const Tensor& a) { return a * a * a; }
+  void backward() { give(0, 3 * dy * a() * a()); }
+};
+struct WrongCube : Cube {
+  void backward() { give(0, 2 * dy * a() * a()); }
+};
+struct Reversed : Rule {  // Y. Ganin, V. Lempitsky, 2015
+  static constexpr Facts facts = {.name = "reversed",
+                                  .symbol = "r",
+                                  .formula = "a",
+                                  .derivatives = {"-dy * n"},
+                                  .attributes = "n",
+                                  .node = "ReversedBackward"};
+  static Tensor forward(const Tensor& a) { return a; }
+  void backward() { give(0, -dy * n()); }
+};
+struct Line : Rule {  // a * b + c * n
+  static constexpr Facts facts = {.name = "line",
+                                  .symbol = "line",
+                                  .formula = "a * b + c * n",
+                                  .derivatives = {"dy * b", "dy * a", "dy * n"},
+                                  .attributes = "n",
+                                  .node = "LineBackward"};
+  static Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c, const Given& given) {
+    return a * b + c * given.n;
+  }
+  void backward() {
+    if (wants(0)) give(0, dy * b());
+    if (wants(1)) give(1, dy * a());
+    if (wants(2)) give(2, dy * n());
+  }
+};
+struct Root : Rule {  // its derivative is made of the output
+  static constexpr Facts facts = {.name = "root",
+                                  .symbol = "√",
+                                  .formula = "sqrt(a)",
+                                  .derivatives = {"dy / (2 * y)"},
+                                  .node = "RootBackward"};
+  static Tensor forward(const Tensor& a) { return a.sqrt(); }
+  void backward() { give(0, dy / (2 * y())); }
+};
+struct Forgetful : Rule {
+  static constexpr Facts facts = {.name = "forgetful",
+                                  .symbol = "f",
+                                  .formula = "a",
+                                  .derivatives = {"dy"},
+                                  .node = "ForgetfulBackward"};
+  static Tensor forward(const Tensor&) { return {}; }
+  void backward() { give(0, dy * a()); }
+};
+struct Unnamed : Forgetful {
+  static Tensor forward(const Tensor& a) { return a + 0; }
+};
+
+TEST_CASE("an operation of one's own has the derivative that its rule says") {
+  const Tensor x = leaf({1., 2., -3.}, float64);
+  const Tensor y = custom<Cube>(x);
+  CHECK(values(y) == Values{1, 8, -27});
+  CHECK(y.grad_fn()->name() == std::string("CubeBackward"));
+  CHECK(y.grad_fn()->saved.size() == 1);
+  CHECK(y.grad_fn()->line().line() == __LINE__ - 4);
+  y.sum().backward();
+  CHECK(values(x.grad()) == Values{3, 12, 27});
+  CHECK(gradcheck([](const Tensor& a) { return custom<Cube>(a); }, x));
+  CHECK(gradgradcheck([](const std::vector<Tensor>& in) { return custom<Cube>(in[0]); }, {x}));
+  CHECK(gradcheck([](const Tensor& a) { return custom<Root>(a); }, leaf({1., 4.}, float64)));
+}
+
+TEST_CASE("gradcheck catches a rule of one's own that is wrong") {
+  const Tensor x = leaf({1., 2.}, float64);
+  CHECK(error_of([&] {
+          return gradcheck([](const Tensor& a) { return custom<WrongCube>(a); }, x);
+        }).rfind("gradcheck: element 0 of input 0 has the gradient ", 0) == 0);
+}
+
+TEST_CASE(
+    "an operation of one's own broadcasts, takes plain numbers, and computes what is wanted") {
+  const Tensor a = leaf({{1., 2., 3.}, {4., 5., 6.}}, float64), b = leaf({2., 3., 4.}, float64);
+  const Tensor c = tensor({{10.}, {20.}}, {.dtype = float64});
+  const Tensor y = custom<Line>(a, b, c, {.n = 0.5});
+  CHECK(values(y) == Values{7, 11, 17, 18, 25, 34});
+  y.sum().backward();
+  CHECK(values(a.grad()) == Values{2, 3, 4, 2, 3, 4});
+  CHECK(values(b.grad()) == Values{5, 7, 9});
+  const Function f = [](const std::vector<Tensor>& in) {
+    return custom<Line>(in[0], in[1], in[2], {.n = 0.5});
+  };
+  CHECK(gradcheck(f, {a, b, leaf({{10.}, {20.}}, float64)}));
+}
+
+TEST_CASE("an operation of one's own may return its input, whose graph stays as it is") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor y = custom<Reversed>(x, {.n = 2});
+  CHECK(x.is_leaf());
+  CHECK_FALSE(y.shares_storage_with(x));
+  y.sum().backward();
+  CHECK(values(x.grad()) == Values{-2, -2});
+}
+
+TEST_CASE("what forgets to compute or to save in an operation of one's own is named") {
+  const Tensor x = leaf({1., 2.});
+  CHECK(error_of([&] { return custom<Forgetful>(x); }) ==
+        "forgetful: its forward has returned an undefined tensor at HERE.");
+  CHECK(error_of([&] { return custom<Unnamed>(x).sum().backward(), 0; }) ==
+        "forgetful: its rule asks for a, which its facts do not name at HERE.");
+  CHECK(error_of([&] { return custom<Cube>(Tensor()); }) ==
+        "cube: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
+        "defined() first");
+}
+
+TEST_CASE("whoever watches sees an operation of one's own as one step") {
+  class Steps : public Observer {
+   public:
+    void op(const Node* node, const Facts& facts, const Given& given,
+            std::span<const Tensor* const> inputs, std::span<const Tensor>, Loc) override {
+      seen += facts.name + std::string(" of ") + std::to_string(inputs.size()) +
+              ", n = " + std::to_string(static_cast<int>(given.n)) + ", saved ";
+      for (int k = 0; k < node->saved.size(); ++k) seen += node->saved[k].letter;
+    }
+    std::string seen;
+  } steps;
+  const Tensor a = leaf({1., 2.}), b = leaf({3., 4.});
+  observe(&steps);
+  const Tensor y = custom<Line>(a, b, a, {.n = 3});
+  observe(nullptr);
+  CHECK(steps.seen == "line of 3, n = 3, saved ab");
+}
+
 }  // namespace
