@@ -3504,6 +3504,14 @@ struct Saved {
   bool geometry_only = false;  // shape and strides are of interest, the values are not
 };
 
+// What a checkpoint() has let go of can be computed again (chapter 12).
+struct Checkpoint {
+  virtual ~Checkpoint() = default;
+  virtual void refill(Node& node) = 0;
+  static void destroy(Checkpoint* checkpoint) { delete checkpoint; }
+  std::atomic<int> handles{0};
+};
+
 class Pass;      // chapter 9
 struct Recipe {  // an operation for the engine: its facts, its rule, and what each derivative needs
   const Facts* facts;
@@ -3547,7 +3555,9 @@ class Node {
   const char* title = nullptr;  // the composed operation of which this node is the result
   Few<Input, 2> inputs;
   Few<Saved, 2> saved;
-  bool released = false;  // a backward pass has used up what was saved
+  bool released = false;       // a backward pass has used up what was saved
+  Ref<Checkpoint> checkpoint;  // knows how to compute what is missing in `saved`
+  std::size_t place_in_checkpoint = 0;
   DType dtype = float32;  // of the result
   Shape shape;
   Id result = 0;
@@ -3794,9 +3804,9 @@ class [[nodiscard]] OneAtATime {
 };
 
 // Everything that the roots depend on, by falling number: of what has been met and not yet visited,
-// the youngest is next. Each search leaves its mark in the nodes and leaves that it has met, so
-// only one thread may search at a time (`marking`). Those still to visit stand in a heap and not on
-// the call stack, which a million nodes would overflow.
+// the youngest is next; of nodes, only those younger than `since`. Each search leaves its mark in
+// the nodes and leaves that it has met, so only one thread may search at a time (`marking`). Those
+// still to visit stand in a heap and not on the call stack, which a million nodes would overflow.
 struct Found {
   struct Place {
     Id id;
@@ -3804,14 +3814,15 @@ struct Found {
     TensorData* leaf;
     bool operator<(const Place& other) const { return id < other.id; }
   };
-  Found(const std::vector<Tensor>& roots, Id mark);
+  Found(const std::vector<Tensor>& roots, Id mark, Id since = 0);
   std::vector<Place> nodes, leaves;
 };
 inline std::atomic_flag marking;
 
-inline Found::Found(const std::vector<Tensor>& roots, Id mark) {
+inline Found::Found(const std::vector<Tensor>& roots, Id mark, Id since) {
   std::vector<Place> met;
   auto meet = [&](Node* node, TensorData* leaf) {
+    if (node && node->id() <= since) return;
     if (std::exchange(node ? node->mark : leaf->mark, mark) == mark) return;
     met.push_back({node ? node->id() : leaf->id, node, leaf});
     std::push_heap(met.begin(), met.end());
@@ -3927,6 +3938,7 @@ inline Tensor Rule::saved(char letter) const {
   for (int k = 0; k < node_->saved.size(); ++k) {
     const Saved& kept = node_->saved[k];
     if (kept.letter != letter) continue;
+    if (!kept.tensor.defined()) node_->checkpoint->refill(*node_);
     const Storage& storage = *kept.tensor.get().storage;
     if (kept.version != kept.tensor.version() && !kept.geometry_only)
       fail({node_->facts().name, node_->loc},
@@ -9396,6 +9408,118 @@ inline Tensor dropout(const Tensor& x, double p, bool training, Loc loc) {
   return p == 1 ? kept : kept * (1 / (1 - p));
 }
 
+// ---- Computing again instead of keeping ---------------------------------------------------------
+//
+// A long computation keeps much memory for its way back. `y = checkpoint(f, x)` is `y = f(x)`, but
+// of all that f computed only y is kept: when a pass comes to f, it is computed once more, with the
+// same random numbers (T. Chen et al., "Training deep nets with sublinear memory cost", 2016). The
+// graph is the usual one, and only what its nodes have saved is missing until then, so the
+// gradients are those of f(x): also of second order, and of tensors that f knows of itself. f has
+// to do the same each time, and must not write into what it is given.
+
+using Function = Callback<Tensor(const std::vector<Tensor>&)>;
+
+// One call of f. Its nodes by falling number correspond to those of the second call, the twins.
+struct CheckpointedCall : Checkpoint {
+  CheckpointedCall(const Function& function, const std::vector<Tensor>& tensors, Loc line)
+      : f(function), loc(line) {
+    for (const Tensor& x : tensors) {  // without history, so that the second call ends there
+      inputs.push_back(alias_of(x));
+      inputs.back().get().requires_grad = x.requires_grad();
+      versions.push_back(x.version());
+    }
+  }
+
+  // The nodes of a call that began after `since`.
+  static std::vector<Found::Place> nodes_of(const Tensor& y, Id since) {
+    if (!y.node()) return {};
+    const OneAtATime alone(marking);
+    return Found({y}, next_id(), since).nodes;
+  }
+  // Takes away what was saved, except what was there before the call: that is kept anyway.
+  void take_from(const Tensor& y, Id since) {
+    const std::vector<Found::Place> nodes = nodes_of(y, since);
+    count = nodes.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      Node& node = *nodes[i].node;
+      bool incomplete = false;
+      for (int k = 0; k < node.saved.size(); ++k) {
+        Tensor& kept = node.saved[k].tensor;
+        if (kept.defined() && kept.storage_id() > since && !kept.get().requires_grad)
+          kept = Tensor();
+        incomplete = incomplete || !kept.defined();
+      }
+      if (!incomplete) continue;
+      node.checkpoint = Ref<Checkpoint>(this);
+      node.place_in_checkpoint = i;
+    }
+  }
+  void refill(Node& node) override {
+    const Ref<Checkpoint> alive = node.checkpoint;
+    if (twins.empty()) call_again();
+    Node& twin = *twins[node.place_in_checkpoint].node;
+    if (&twin.recipe != &node.recipe || twin.shape != node.shape ||
+        twin.saved.size() != node.saved.size())
+      fail_different();
+    if (twin.checkpoint) twin.checkpoint->refill(twin);  // f has checkpoints of its own
+    for (int k = 0; k < node.saved.size(); ++k)
+      if (!node.saved[k].tensor.defined()) node.saved[k] = std::move(twin.saved[k]);
+    node.checkpoint = {};
+  }
+  void call_again() {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].version() != versions[i])
+        fail({"checkpoint", loc},
+             {"input ", i, " was overwritten", last_write(*inputs[i].get().storage)},
+             {"write y = x + 1 instead of x += 1, or clone() before the write"});
+    const Quiet quiet;
+    const EnableGrad recording;
+    struct SameNumbers {
+      explicit SameNumbers(const Generator& then) : now(std::exchange(default_generator, then)) {}
+      ~SameNumbers() { default_generator = now; }
+      const Generator now;
+    } same_numbers(random);
+    const Id since = next_id();
+    const Tensor y = f(inputs);
+    std::vector<Found::Place> nodes;
+    if (y.defined()) nodes = nodes_of(y, since);
+    if (nodes.size() != count) fail_different();
+    twins = std::move(nodes);
+    root = Ref<Node>(y.node());
+  }
+  [[noreturn]] void fail_different() const {
+    fail({"checkpoint", loc}, {"the function has done something else when it was called again"},
+         {"what it does may depend on its inputs and on random numbers alone"});
+  }
+
+  const Function f;
+  const Loc loc;
+  std::vector<Tensor> inputs;
+  std::vector<std::int64_t> versions;
+  const Generator random = default_generator;  // as it was before the call
+  std::size_t count = 0;
+  std::vector<Found::Place> twins;
+  Ref<Node> root;  // keeps the twins
+};
+
+inline Tensor checkpoint(const Function& f, const std::vector<Tensor>& inputs,
+                         Loc loc = Loc::here()) {
+  const Ref<CheckpointedCall> call = Ref<CheckpointedCall>::make(f, inputs, loc);
+  const Id since = next_id();
+  Tensor y;
+  {
+    const Scope scope("checkpoint", loc);
+    y = f(inputs);
+  }
+  if (y.defined()) call->take_from(y, since);
+  return y;
+}
+inline Tensor checkpoint(const Callback<Tensor(const Tensor&)>& f, const Tensor& x,
+                         Loc loc = Loc::here()) {
+  return checkpoint([f](const std::vector<Tensor>& inputs) { return f(inputs[0]); },
+                    std::vector<Tensor>{x}, loc);
+}
+
 // ================================================================================================
 // 13. Proof
 // ================================================================================================
@@ -9424,8 +9548,6 @@ inline Tensor weighted_sum(const Tensor& y, Loc loc) {
   }
   return (y * weights).sum();
 }
-
-using Function = Callback<Tensor(const std::vector<Tensor>&)>;
 
 // Element i of a float64 tensor, in row-major order, wherever it lies.
 inline double& element(const Tensor& x, std::int64_t i) {

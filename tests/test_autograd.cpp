@@ -835,4 +835,144 @@ TEST_CASE("whoever watches sees an operation of one's own as one step") {
   CHECK(steps.seen == "line of 3, n = 3, saved ab");
 }
 
+// ---- Checkpoints --------------------------------------------------------------------------------
+
+// How many numbers the graph behind y holds for its way back.
+std::int64_t numbers_saved(const Tensor& y) {
+  std::int64_t count = 0;
+  for (const Found::Place& it : Found({y}, next_id()).nodes)
+    for (int k = 0; k < it.node->saved.size(); ++k)
+      if (const Tensor& kept = it.node->saved[k].tensor; kept.defined()) count += kept.numel();
+  return count;
+}
+
+TEST_CASE("a checkpoint keeps nothing of what it computes, and gives the same gradients") {
+  const Tensor x = leaf({0.5, -1., 2.}), w = leaf({1., 2., 3.});
+  int calls = 0;
+  const auto f = [&](const Tensor& a) {
+    ++calls;
+    return ((a * w).tanh() * w).exp();
+  };
+  const Tensor y = checkpoint(f, x);
+  CHECK(difference(y, f(x)) == "");
+  CHECK(numbers_saved(f(x)) == 18);
+  CHECK(numbers_saved(y) == 9);  // x, and w twice, which are there anyway
+  calls = 0;
+  y.sum().backward();
+  CHECK(calls == 1);
+  const Tensor of_x = x.grad(), of_w = w.grad();
+  x.zero_grad();
+  w.zero_grad();
+  f(x).sum().backward();
+  CHECK(difference(of_x, x.grad()) == "");
+  CHECK(difference(of_w, w.grad()) == "");
+  CHECK(error_of([&] { return y.sum().backward(), 0; }).find("has used up this graph") !=
+        std::string::npos);
+}
+
+TEST_CASE(
+    "checkpoints stand inside each other, between other operations, and with several inputs") {
+  const Tensor x = leaf({0.5, -1., 0.2}, float64), y = leaf({1., 0.3, 0.7}, float64);
+  int inner_calls = 0;
+  const auto inner = [&](const std::vector<Tensor>& in) {
+    ++inner_calls;
+    return (in[0] * in[1]).sin() * in[1];
+  };
+  const auto outer = [&](const std::vector<Tensor>& in) {
+    const Tensor once = checkpoint(inner, {in[0].exp(), in[1]});
+    return checkpoint(inner, {once, once}) * in[0].sigmoid();
+  };
+  const auto plain = [&](const std::vector<Tensor>& in) {
+    const Tensor once = inner({in[0].exp(), in[1]});
+    return inner({once, once}) * in[0].sigmoid();
+  };
+  const Function whole = [&](const std::vector<Tensor>& in) {
+    return checkpoint(outer, {in[0] * 2, in[1].exp()}).square() * in[1];
+  };
+  const Tensor z = whole({x, y}), want = plain({x * 2, y.exp()}).square() * y;
+  CHECK(difference(z, want) == "");
+  inner_calls = 0;
+  const std::vector<Tensor> got = grad(z.sum(), {x, y}, {.retain_graph = true});
+  CHECK(inner_calls == 4);  // each once within outer, and once for itself
+  const std::vector<Tensor> wanted = grad(want.sum(), {x, y});
+  for (std::size_t i : {0u, 1u}) {
+    CHECK(difference(got[i], wanted[i]) == "");
+    CHECK(difference(grad(z.sum(), {x, y}, {.retain_graph = true})[i], wanted[i]) == "");
+  }
+  CHECK(gradcheck(whole, {x, y}));
+  CHECK(gradgradcheck(whole, {x, y}));
+}
+
+TEST_CASE("a checkpoint draws the same random numbers again, and leaves those that follow alone") {
+  const Tensor x = leaf({1., 2., 3., 4., 5., 6., 7., 8.});
+  const auto f = [](const Tensor& a) { return dropout(a.exp(), 0.5).square(); };
+  manual_seed(5);
+  const Tensor y = checkpoint(f, x);
+  const Tensor then = rand({3});
+  y.sum().backward();
+  const Tensor next = rand({3}), gradient = x.grad();
+  x.zero_grad();
+  manual_seed(5);
+  const Tensor plain = f(x);
+  CHECK(difference(y, plain) == "");
+  CHECK(difference(then, rand({3})) == "");
+  plain.sum().backward();
+  CHECK(difference(gradient, x.grad()) == "");
+  CHECK(difference(next, rand({3})) == "");
+}
+
+TEST_CASE("a chain of checkpoints holds the memory of one of them") {
+  const Tensor x = leaf({0.1, 0.2});
+  Tensor y = x;
+  for (int i = 0; i < 2000; ++i) y = checkpoint([](const Tensor& a) { return a.sin().sin(); }, y);
+  CHECK(numbers_saved(y) == 2000 * 2);  // the input of each
+  y.sum().backward();
+  Tensor z = leaf({0.1, 0.2});
+  const Tensor again = z;
+  for (int i = 0; i < 2000; ++i) z = z.sin().sin();
+  z.sum().backward();
+  CHECK(difference(x.grad(), again.grad()) == "");
+}
+
+TEST_CASE("a long chain of checkpoints is freed on a small stack") {
+  on_a_small_stack([] {
+    Tensor y = leaf(1.0);
+    for (int i = 0; i < 20'000; ++i) y = checkpoint([](const Tensor& a) { return a.sin(); }, y);
+  });
+}
+
+TEST_CASE("a checkpoint refuses what it could not compute again") {
+  const Tensor x = leaf({1., 2.});
+  const Tensor input = x * 1;
+  const Tensor y = checkpoint([](const Tensor& a) { return a.exp().sin(); }, input);
+  input.add_(1);
+  CHECK(error_of([&] {
+          return y.sum().backward(), 0;
+        }).rfind("checkpoint: input 0 was overwritten (by add_ at test_autograd.cpp:", 0) == 0);
+  int calls = 0;
+  const auto changing = [&](const Tensor& a) {
+    return ++calls > 1 ? a.exp().exp().sin() : a.exp().sin();
+  };
+  const Tensor z = checkpoint(changing, x);
+  CHECK(error_of([&] {
+          return z.sum().backward(), 0;
+        }).rfind("checkpoint: the function has done something else when it was called again", 0) ==
+        0);
+  CHECK(is_grad_enabled());
+}
+
+TEST_CASE("a checkpoint of nothing that requires grad is the plain call") {
+  const Tensor x = tensor({1., 2.});
+  CHECK_FALSE(checkpoint([](const Tensor& a) { return a.exp(); }, x).requires_grad());
+  const Tensor w = leaf({3., 4.});
+  const Tensor same = checkpoint([](const Tensor& a) { return a; }, w);
+  CHECK(same.id() == w.id());
+  {
+    NoGrad guard;
+    CHECK_FALSE(checkpoint([&](const Tensor& a) { return a * w; }, x).requires_grad());
+  }
+  checkpoint([&](const Tensor& a) { return (a * w).exp(); }, x).sum().backward();
+  CHECK(difference(w.grad(), (x * w).exp().detach() * x, 1e-6) == "");
+}
+
 }  // namespace
