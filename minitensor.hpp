@@ -5710,9 +5710,14 @@ inline Tensor softplus(const Tensor& x, SoftplusOptions options = {}, Loc loc = 
   }
   return record<rule::Softplus>(std::move(y), {&x}, loc, {options.threshold, {}});
 }
+// The elements, moved into [min, max]. Unlike clamp it passes no gradient exactly on a bound, as in
+// PyTorch.
 inline Tensor hardtanh(const Tensor& x, double min = -1, double max = 1, Loc loc = Loc::here()) {
+  const At at{"hardtanh", loc};
+  check_together(at, {&x});
+  if (min > max) fail(at, {"min is ", min, ", and max ", max}, {"the smaller bound comes first"});
   const Composed whole("hardtanh", loc);
-  return titled("HardtanhBackward0", x.clamp(min, max, loc));
+  return titled("HardtanhBackward0", where(x <= min, min, where(x >= max, max, x)));
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------

@@ -50,8 +50,6 @@ KNOWN = [
      refuses("would be lost in", "can't be written into")),
     ("a gradient that depends on nothing is plain data here; PyTorch records the zeros of its derivative, or not",
      only_recorded),
-    ("hardtanh exactly on a bound has the gradient 1, as clamp; PyTorch gives 0 there",
-     lambda d: d.kind in ("gradient", "value") and uses(d, "hardtanh")),
     ("where two or more factors are 0 and another is NaN, PyTorch's prod says 0; the product of the others is NaN",
      lambda d: d.kind == "gradient" and uses(d, "prod", "prod.axis") and "nan" in d.ours),
     ("a window of max_pool2d with nothing but -inf gives its gradient to nobody where the padding comes first",
