@@ -6597,7 +6597,10 @@ inline std::vector<Tensor> Tensor::split(std::int64_t size, Extent axis, Loc loc
 inline std::vector<Tensor> Tensor::chunk(Extent count, Extent axis, Loc loc) const {
   if (count < 1) fail({"chunk", loc}, {"the count is ", count, ", it has to be positive"});
   const std::int64_t whole = size(axis, loc);
-  return split(std::max<std::int64_t>(1, (whole + count - 1) / count), axis, loc);
+  if (whole > 0) return split((whole + count - 1) / count, axis, loc);
+  std::vector<Tensor> parts;  // of nothing there are as many as asked for
+  for (std::int64_t i = 0; i < count; ++i) parts.push_back(narrow(axis, 0, 0, loc));
+  return parts;
 }
 inline std::vector<Tensor> Tensor::unbind(Extent axis, Loc loc) const {
   std::vector<Tensor> parts;
@@ -6713,8 +6716,10 @@ struct Cat : Rule {
     const int axis = static_cast<int>(dims()[0]);
     std::int64_t start = 0;
     for (int slot = 0; slot < input_count(); ++slot) {
-      const std::int64_t size = shape(slot)[axis];
-      if (wants(slot)) give(slot, dy.slice(axis, start, start + size));
+      const bool passed_over = shape(slot) == Shape(0);
+      const std::int64_t size = passed_over ? 0 : shape(slot)[axis];
+      const Tensor part = dy.slice(axis, start, start + size);
+      if (wants(slot)) give(slot, passed_over ? part.reshape({0}) : part);
       start += size;
     }
   }
@@ -6780,7 +6785,8 @@ inline Tensor Tensor::flip(Dims axes, Loc loc) const {
 }
 inline Tensor flip(const Tensor& x, Dims axes, Loc loc = Loc::here()) { return x.flip(axes, loc); }
 
-// The tensors one after another along an axis: [2, 3] and [4, 3] along 0 -> [6, 3]
+// The tensors one after another along an axis: [2, 3] and [4, 3] along 0 -> [6, 3]. One of shape
+// [0] is passed over, so that a loop may begin with nothing.
 inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc = Loc::here()) {
   const At at{"cat", loc};
   if (tensors.empty()) fail(at, {"it needs at least one tensor"});
@@ -6791,22 +6797,26 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
     inputs.push_back(&x);
     dtype = common_dtype(dtype, x.dtype());
   }
-  Shape shape = tensors[0].shape();
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors)
+    if (x.shape() != Shape(0)) parts.push_back(x);
+  if (parts.empty()) parts.push_back(tensors[0]);
+  Shape shape = parts[0].shape();
   if (shape.empty()) fail(at, {"a 0-d tensor has no axis to join"}, {"use stack()"});
   const int along = checked_axis(axis, shape.size(), at);
   shape[along] = 0;
-  for (const Tensor& x : tensors) {
+  for (const Tensor& x : parts) {
     Shape rest = x.shape();
     if (along < rest.size()) {
       shape[along] += rest[along];
       rest[along] = shape[along];
     }
     if (rest != shape)
-      fail(at, {"only axis ", along, " may differ: ", tensors[0].shape(), " and ", x.shape()});
+      fail(at, {"only axis ", along, " may differ: ", parts[0].shape(), " and ", x.shape()});
   }
   Tensor y = fresh(shape, dtype, tensors[0].device());
   View part = y.elements();
-  for (const Tensor& x : tensors) {
+  for (const Tensor& x : parts) {
     part.shape[along] = x.shape()[along];
     copy(part, x.elements());
     part.data += part.shape[along] * part.strides[along] * bytes_of(dtype);
@@ -8085,6 +8095,7 @@ inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
 // The exponentials, scaled to sum to 1 along an axis. Subtracting the maximum first changes nothing
 // in the result and keeps exp() from overflowing.
 inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
+  check_floats(*this, {"softmax", loc});
   const Composed whole("softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor powers = shifted.exp();
@@ -8092,6 +8103,7 @@ inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
 }
 // log(softmax(x)), without the detour over numbers too small to have a logarithm.
 inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
+  check_floats(*this, {"log_softmax", loc});
   const Composed whole("log_softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor total = shifted.exp().sum({std::int64_t{axis}}, {.keepdim = true});

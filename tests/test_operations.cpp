@@ -759,7 +759,28 @@ TEST_CASE("the last part has what is left, and there are as many parts as fit") 
   CHECK(chunk(x, 5).size() == 4);  // parts of 2, as PyTorch
   CHECK(chunk(x, 9).size() == 7);
   CHECK(split(zeros({0, 2}), 3).size() == 1);
+  CHECK(chunk(zeros({0, 2}), 3).size() == 3);  // PyTorch 1.13: three of [0, 2]
+  CHECK(chunk(zeros({0, 2}), 3)[2].shape() == Shape(0, 2));
   CHECK(unbind(zeros({0, 2})).empty());
+}
+
+TEST_CASE("cat passes over what has the shape [0], as PyTorch does") {
+  const Tensor nothing = tensor({}, {.dtype = float64, .requires_grad = true});
+  const Tensor x = leaf({{1., 2.}});
+  const Tensor y = cat({nothing, x, nothing, x}, 1);
+  CHECK(difference(y, tensor({{1., 2., 1., 2.}}, {.dtype = float64})) == "");
+  (y * tensor({1., 2., 3., 4.})).sum().backward();
+  CHECK(values(x.grad()) == Values{4, 6});
+  CHECK(nothing.grad().shape() == Shape(0));
+  CHECK(cat({nothing, nothing}).shape() == Shape(0));
+  CHECK(refused([&] { return cat({x, zeros({0, 1})}, 1); }));
+}
+
+TEST_CASE("a softmax takes floats, as in PyTorch") {
+  for (const std::string op : {"softmax", "log_softmax"})
+    CHECK(error_of([&] {
+            return op == "softmax" ? tensor({1, 2}).softmax(0) : tensor({1, 2}).log_softmax(0);
+          }) == op + ": it takes floats, not int64 at HERE. Hint: convert with .to(float32)");
 }
 
 TEST_CASE("places may be of any type, and a mask may be of another shape") {

@@ -736,8 +736,11 @@ def _(w):
     others = [w.new(replaced(x.shape, axis, w.random.randint(1, 3)), x.dtype if w.chance(0.7) else None)
               for _ in range(w.random.randint(0, 2))]
     parts = w.random.sample([x] + others, len(others) + 1)
+    if w.chance(0.1):  # what has the shape [0] is passed over
+        parts.insert(w.random.randint(0, len(parts)), w.new((0,), x.dtype))
     dtype = max((p.dtype for p in parts), key=KIND.get)
-    return [parts, axis], [(dtype, replaced(x.shape, axis, sum(p.shape[axis] for p in parts)))]
+    return [parts, axis], [(dtype, replaced(x.shape, axis, sum(p.shape[axis] for p in parts
+                                                                 if p.shape != (0,))))]
 
 
 @operation("stack")
