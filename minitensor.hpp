@@ -646,6 +646,7 @@ inline void Storage::destroy(Storage* storage) {
 
 class Tensor;
 class Operand;
+class IndexTensor;
 class Node;
 
 // Options are written by name: `randn({3, 4}, {.dtype = float64, .requires_grad = true})`. The
@@ -662,6 +663,24 @@ struct TensorOptions {
 struct ReduceOptions {
   ByName by_name = ByName();
   bool keepdim = false;
+};
+struct SumOptions {
+  ByName by_name = ByName();
+  bool keepdim = false;
+  std::optional<DType> dtype = {};  // what the elements are converted to before
+};
+struct RunningOptions {
+  ByName by_name = ByName();
+  std::optional<DType> dtype = {};
+};
+// Which norm: a number p, or "fro", Frobenius' name for p = 2.
+struct NormOrder {
+  template <Number T>
+  NormOrder(T number) : p(number) {}
+  NormOrder(Scalar number) : p(number) {}
+  NormOrder(const char* word) : p(2), name(word) {}
+  Scalar p;
+  std::string_view name = "fro";
 };
 struct VarOptions {
   ByName by_name = ByName();
@@ -830,6 +849,8 @@ class [[nodiscard]] Tensor {
 
   // ---- Index: views of this tensor ----
   Tensor operator[](const First& index) const;
+  class Picked;
+  Picked operator[](const IndexTensor& index) const;  // x[mask], x[numbers]: a copy of these rows
   Tensor select(Extent axis, Extent index, Loc loc = Loc::here()) const;
   Tensor slice(Extent axis, Extent start, std::optional<std::int64_t> stop = {}, Extent step = 1,
                Loc loc = Loc::here()) const;
@@ -837,7 +858,10 @@ class [[nodiscard]] Tensor {
   Tensor at(Shape index, Loc loc = Loc::here()) const;  // x.at({i, j})
   Tensor gather(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
   Tensor take_along_dim(const Tensor& index, Extent axis, Loc loc = Loc::here()) const;
+  Tensor take_along_dim(const Tensor& index, Loc loc = Loc::here()) const;
   Tensor index_select(Extent axis, const Tensor& index, Loc loc = Loc::here()) const;
+  Tensor index_add(Extent axis, const Tensor& index, const Tensor& source,
+                   struct IndexAddOptions options, Loc loc = Loc::here()) const;
   Tensor index_add(Extent axis, const Tensor& index, const Tensor& source,
                    Loc loc = Loc::here()) const;
   Tensor scatter(Extent axis, const Tensor& index, const Tensor& source,
@@ -940,7 +964,8 @@ class [[nodiscard]] Tensor {
   Tensor lerp(const Tensor& end, const Operand& weight) const;
   Tensor clamp(struct ClampOptions options, Loc loc = Loc::here()) const;
   Tensor clamp(Scalar min, Scalar max, Loc loc = Loc::here()) const;
-  Tensor clamp(const Tensor& min, const Tensor& max, Loc loc = Loc::here()) const;
+  Tensor clamp(Scalar min, Loc loc = Loc::here()) const;
+  Tensor clamp(const Tensor& min, const Tensor& max = {}, Loc loc = Loc::here()) const;
   Tensor isnan(Loc loc = Loc::here()) const;
   Tensor isinf(Loc loc = Loc::here()) const;
   Tensor isfinite(Loc loc = Loc::here()) const;
@@ -972,8 +997,8 @@ class [[nodiscard]] Tensor {
   void operator/=(const Operand& other) &&;
 
   // ---- Reduce ----
-  Tensor sum(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
-  Tensor mean(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor sum(Dims axes = {}, SumOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor mean(Dims axes = {}, SumOptions options = {}, Loc loc = Loc::here()) const;
   Tensor amax(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor amin(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor max(Loc loc = Loc::here()) const;
@@ -984,19 +1009,19 @@ class [[nodiscard]] Tensor {
   Tensor argmax(Loc loc = Loc::here()) const;  // of the elements in a line
   Tensor argmin(Extent axis, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor argmin(Loc loc = Loc::here()) const;
-  Tensor prod(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor prod(Dims axes = {}, SumOptions options = {}, Loc loc = Loc::here()) const;
   Tensor var(Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) const;
   Tensor var(VarOptions options, Loc loc = Loc::here()) const;
   Tensor std(Dims axes = {}, VarOptions options = {}, Loc loc = Loc::here()) const;
   Tensor std(VarOptions options, Loc loc = Loc::here()) const;
-  Tensor norm(Scalar p = 2, Dims axes = {}, ReduceOptions options = {},
+  Tensor norm(NormOrder p = 2, Dims axes = {}, SumOptions options = {},
               Loc loc = Loc::here()) const;
   Tensor logsumexp(Dims axes, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor all(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor any(Dims axes = {}, ReduceOptions options = {}, Loc loc = Loc::here()) const;
   Tensor count_nonzero(Dims axes = {}, Loc loc = Loc::here()) const;
-  Tensor cumsum(Extent axis, Loc loc = Loc::here()) const;
-  Tensor cumprod(Extent axis, Loc loc = Loc::here()) const;
+  Tensor cumsum(Extent axis, RunningOptions options = {}, Loc loc = Loc::here()) const;
+  Tensor cumprod(Extent axis, RunningOptions options = {}, Loc loc = Loc::here()) const;
   struct ValuesIndices sort(Extent axis = -1, SortOptions options = {},
                             Loc loc = Loc::here()) const;
   Tensor argsort(Extent axis = -1, SortOptions options = {}, Loc loc = Loc::here()) const;
@@ -1066,6 +1091,10 @@ struct AddmmOptions {
   ByName by_name = ByName();
   double beta = 1, alpha = 1;
 };
+struct IndexAddOptions {
+  ByName by_name = ByName();
+  Scalar alpha = 1;  // what the source is multiplied by
+};
 
 // What stands beside an operator: a tensor or a number, with the line of the source. It is made by
 // the compiler for the length of one call, and is never kept.
@@ -1080,6 +1109,15 @@ class Operand {
   const Tensor* tensor = nullptr;
   Scalar number;
   Loc loc;
+};
+
+// A mask, or numbers of rows, between square brackets; with the line, as in Operand.
+class IndexTensor {
+ public:
+  IndexTensor(const Tensor& t, Loc here = Loc::here()) : tensor(t), loc(here) {}
+  IndexTensor(const IndexTensor&) = delete;
+  const Tensor& tensor;
+  const Loc loc;
 };
 
 // ---- What this thread is doing ------------------------------------------------------------------
@@ -5372,10 +5410,15 @@ inline Tensor Tensor::clamp(ClampOptions options, Loc loc) const {
 inline Tensor Tensor::clamp(Scalar min, Scalar max, Loc loc) const {
   return clamp({.min = min, .max = max}, loc);
 }
+inline Tensor Tensor::clamp(Scalar min, Loc loc) const { return clamp({.min = min}, loc); }
 inline Tensor Tensor::clamp(const Tensor& min, const Tensor& max, Loc loc) const {
+  if (!min.defined() && !max.defined())
+    fail({"clamp", loc}, {"it has no bound: both tensors are undefined"});
   const Composed whole("clamp", loc);
-  const Tensor above = binary<rule::ClampMinTensor>(*this, min, loc);
-  return titled("ClampBackward0", binary<rule::ClampMaxTensor>(above, max, loc));
+  Tensor y = *this;
+  if (min.defined()) y = binary<rule::ClampMinTensor>(y, min, loc);
+  if (max.defined()) y = binary<rule::ClampMaxTensor>(y, max, loc);
+  return titled("ClampBackward0", y);
 }
 inline Tensor clamp(const Tensor& x, ClampOptions options, Loc loc = Loc::here()) {
   return x.clamp(options, loc);
@@ -5383,7 +5426,11 @@ inline Tensor clamp(const Tensor& x, ClampOptions options, Loc loc = Loc::here()
 inline Tensor clamp(const Tensor& x, Scalar min, Scalar max, Loc loc = Loc::here()) {
   return x.clamp(min, max, loc);
 }
-inline Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max, Loc loc = Loc::here()) {
+inline Tensor clamp(const Tensor& x, Scalar min, Loc loc = Loc::here()) {
+  return x.clamp(min, loc);
+}
+inline Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max = {},
+                    Loc loc = Loc::here()) {
   return x.clamp(min, max, loc);
 }
 
@@ -5488,7 +5535,7 @@ inline Tensor divided(const Elementary& op, const Tensor& a, const Operand& divi
   const DType dtype = divisor.tensor ? a.dtype() : promote(a, divisor.number);
   const Tensor b = as_tensor(divisor, dtype, a.device());
   check_together(at, {&a, &b});
-  if (!is_floating(promote(a, b))) {
+  if (!is_floating(promote(a, b)) && a.numel() > 0) {
     const Quiet quiet;
     if ((b == 0).sum().item() > 0)
       fail(at, {"an integer is divided by 0"}, {"convert with .to(float32) to get inf or nan"});
@@ -5832,26 +5879,33 @@ Tensor reduced(const Tensor& a, const Shape& axes, DType dtype, bool keepdim) {
   return keepdim ? y : dropped(std::move(y), axes);
 }
 
-inline Tensor Tensor::sum(Dims axes, ReduceOptions options, Loc loc) const {
+// The elements in the type asked for; that of the result, because integers and bools make integers.
+inline Tensor as_asked(const Tensor& x, std::optional<DType> asked, const At& at) {
+  check_together(at, {&x});
+  if (asked == boolean) fail(at, {"its result is no bool"}, {"write any() or all()"});
+  return asked ? converted(x, *asked) : x;
+}
+inline DType summed_dtype(const Tensor& x) { return is_floating(x.dtype()) ? x.dtype() : int64; }
+
+inline Tensor Tensor::sum(Dims axes, SumOptions options, Loc loc) const {
   const At at{"sum", loc};
-  check_together(at, {this});
+  const Tensor x = as_asked(*this, options.dtype, at);
   const Shape over = checked_axes(axes, dim(), at);
-  Tensor y =
-      reduced<formula::Sum>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
+  Tensor y = reduced<formula::Sum>(x, over, summed_dtype(x), options.keepdim);
   return titled(axes.empty() ? "SumBackward0" : nullptr,
                 record<rule::Sum>(std::move(y), {this}, loc, {0, over}));
 }
 
-inline Tensor Tensor::mean(Dims axes, ReduceOptions options, Loc loc) const {
+inline Tensor Tensor::mean(Dims axes, SumOptions options, Loc loc) const {
   const At at{"mean", loc};
-  check_together(at, {this});
-  if (!is_floating(dtype()))
-    fail(at, {"the mean of ", dtype(), " is not ", dtype()}, {"convert with .to(float32)"});
+  const Tensor x = as_asked(*this, options.dtype, at);
+  if (!is_floating(x.dtype()))
+    fail(at, {"the mean of ", x.dtype(), " is not ", x.dtype()}, {"convert with .to(float32)"});
   const Shape over = checked_axes(axes, dim(), at);
   double count = 1;
   for (std::int64_t axis : over) count *= static_cast<double>(shape()[static_cast<int>(axis)]);
-  Tensor y = reduced<formula::Sum>(*this, over, dtype(), options.keepdim);
-  const Constant n(count, dtype(), y.shape());
+  Tensor y = reduced<formula::Sum>(x, over, x.dtype(), options.keepdim);
+  const Constant n(count, x.dtype(), y.shape());
   zip<formula::Div>(y.elements(), y.elements(), n.view);
   return titled(axes.empty() ? "MeanBackward0" : nullptr,
                 record<rule::Mean>(std::move(y), {this}, loc, {count, over}));
@@ -5924,12 +5978,11 @@ inline void rule::ExtremeAlong::backward() {
   give(0, scatter_new(dy.reshape(kept), index().reshape(kept), whole, axis));
 }
 
-inline Tensor sum(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
-                  Loc loc = Loc::here()) {
+inline Tensor sum(const Tensor& x, Dims axes = {}, SumOptions options = {}, Loc loc = Loc::here()) {
   return x.sum(axes, options, loc);
 }
 
-inline Tensor mean(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+inline Tensor mean(const Tensor& x, Dims axes = {}, SumOptions options = {},
                    Loc loc = Loc::here()) {
   return x.mean(axes, options, loc);
 }
@@ -6623,7 +6676,7 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
     fail(at, {pads, " are not pairs for some of the axes of ", x.shape()},
          {"write {left, right, top, bottom}, the last axis first"});
   if (kind_of(value.dtype()) > kind_of(x.dtype()) && !is_truth(value, x.dtype()))
-    fail(at, {"the value is of type ", value.dtype(), ", the tensor of type ", x.dtype()});
+    fail(at, {"a ", value.dtype(), " value can't be written into ", x.dtype()});
   Shape shape = x.shape();
   for (int k = 0; 2 * k < pads.size(); ++k) {
     std::int64_t& size = shape[x.dim() - 1 - k];
@@ -7020,9 +7073,9 @@ inline Tensor Tensor::index_select(Extent axis, const Tensor& index, Loc loc) co
   const Tensor places = spread(index, shape(), along, at);
   return titled("IndexSelectBackward0", gather(along, places));
 }
-// Adds slices of `source` to those at these places of an axis.
+// Adds slices of alpha * `source` to those at these places of an axis.
 inline Tensor Tensor::index_add(Extent axis, const Tensor& index, const Tensor& source,
-                                Loc loc) const {
+                                IndexAddOptions options, Loc loc) const {
   const At at{"index_add", loc};
   check_together(at, {this, &index, &source});
   const Composed whole("index_add", loc);
@@ -7031,7 +7084,13 @@ inline Tensor Tensor::index_add(Extent axis, const Tensor& index, const Tensor& 
   if (source.shape() != places.shape())
     fail(at,
          {"the source has shape ", source.shape(), ", and the index asks for ", places.shape()});
-  return titled("IndexAddBackward0", scatter_add(along, places, source));
+  const bool plain = options.alpha.real() == 1;
+  const Tensor added = plain ? source : with_number<rule::MulNumber>(source, options.alpha, loc);
+  return titled("IndexAddBackward0", scatter_add(along, places, added));
+}
+inline Tensor Tensor::index_add(Extent axis, const Tensor& index, const Tensor& source,
+                                Loc loc) const {
+  return index_add(axis, index, source, {}, loc);
 }
 // As gather, but x and the index broadcast along the other axes.
 inline Tensor Tensor::take_along_dim(const Tensor& index, Extent axis, Loc loc) const {
@@ -7046,6 +7105,12 @@ inline Tensor Tensor::take_along_dim(const Tensor& index, Extent axis, Loc loc) 
   Shape common = broadcast_shapes(from, to, at), of_index = common;
   if (dim() > 0) common[along] = shape()[along], of_index[along] = index.shape()[along];
   return expand(common).gather(along, index.expand(of_index));
+}
+// Without an axis: of the elements in a line.
+inline Tensor Tensor::take_along_dim(const Tensor& index, Loc loc) const {
+  check_together({"take_along_dim", loc}, {this, &index});
+  const Composed whole("take_along_dim", loc);
+  return reshape({-1}).gather(0, index.reshape({-1}));
 }
 
 // x, but the value where the mask is true; the mask broadcasts.
@@ -7064,6 +7129,15 @@ inline Tensor Tensor::masked_fill(const Tensor& mask, const Operand& value) cons
   const Composed whole("masked_fill", value.loc);
   return titled("MaskedFillBackward0", where(mask, value, Operand(*this, value.loc)));
 }
+// Where the elements of a mask are true, as it is read line by line.
+inline Tensor places_of(const Tensor& mask) {
+  std::vector<std::int64_t> places;
+  const Tensor flags = dense_copy(mask, boolean);
+  const bool* flag = flags.data<bool>();
+  for (std::int64_t i = 0; i < mask.numel(); ++i)
+    if (flag[i]) places.push_back(i);
+  return tensor(places, {.device = mask.device()});
+}
 // The elements where the mask is true, in a line; both broadcast.
 inline Tensor Tensor::masked_select(const Tensor& mask, Loc loc) const {
   const At at{"masked_select", loc};
@@ -7071,12 +7145,7 @@ inline Tensor Tensor::masked_select(const Tensor& mask, Loc loc) const {
   check_condition(mask, at);
   const Composed whole("masked_select", loc);
   const Shape shape = broadcast_shapes(this->shape(), mask.shape(), at);
-  std::vector<std::int64_t> places;
-  const Tensor flags = dense_copy(mask.expand(shape), boolean);
-  const bool* flag = flags.data<bool>();
-  for (std::int64_t i = 0; i < shape.numel(); ++i)
-    if (flag[i]) places.push_back(i);
-  const Tensor index = tensor(places, {.device = device()});
+  const Tensor index = places_of(mask.expand(shape));
   return titled("MaskedSelectBackward0", expand(shape).reshape({-1}).gather(0, index));
 }
 
@@ -7146,13 +7215,16 @@ inline Tensor take_along_dim(const Tensor& x, const Tensor& index, Extent axis,
                              Loc loc = Loc::here()) {
   return x.take_along_dim(index, axis, loc);
 }
+inline Tensor take_along_dim(const Tensor& x, const Tensor& index, Loc loc = Loc::here()) {
+  return x.take_along_dim(index, loc);
+}
 inline Tensor index_select(const Tensor& x, Extent axis, const Tensor& index,
                            Loc loc = Loc::here()) {
   return x.index_select(axis, index, loc);
 }
 inline Tensor index_add(const Tensor& x, Extent axis, const Tensor& index, const Tensor& source,
-                        Loc loc = Loc::here()) {
-  return x.index_add(axis, index, source, loc);
+                        IndexAddOptions options = {}, Loc loc = Loc::here()) {
+  return x.index_add(axis, index, source, options, loc);
 }
 inline Tensor scatter(const Tensor& x, Extent axis, const Tensor& index, const Tensor& source,
                       Loc loc = Loc::here()) {
@@ -7311,12 +7383,11 @@ inline bool has_zero(const Tensor& x) {
   return (x == 0).sum().item() > 0;
 }
 
-inline Tensor Tensor::prod(Dims axes, ReduceOptions options, Loc loc) const {
+inline Tensor Tensor::prod(Dims axes, SumOptions options, Loc loc) const {
   const At at{"prod", loc};
-  check_together(at, {this});
+  const Tensor x = as_asked(*this, options.dtype, at);
   const Shape over = checked_axes(axes, dim(), at);
-  Tensor y =
-      reduced<formula::Prod>(*this, over, is_floating(dtype()) ? dtype() : int64, options.keepdim);
+  Tensor y = reduced<formula::Prod>(x, over, summed_dtype(x), options.keepdim);
   return titled(axes.empty() ? "ProdBackward0" : nullptr,
                 record<rule::Prod>(std::move(y), {this}, loc, {0, over}));
 }
@@ -7375,16 +7446,23 @@ inline Tensor Tensor::std(Dims axes, VarOptions options, Loc loc) const {
 inline Tensor Tensor::std(VarOptions options, Loc loc) const { return std({}, options, loc); }
 
 // (sum of |x|^p)^(1/p); for p = infinity the largest |x|, for p = 0 how many are not 0.
-inline Tensor Tensor::norm(Scalar p, Dims axes, ReduceOptions options, Loc loc) const {
+inline Tensor Tensor::norm(NormOrder p, Dims axes, SumOptions options, Loc loc) const {
   const At at{"norm", loc};
+  if (p.name != "fro")
+    fail(at, {"there is no norm \"", p.name, "\""}, {"write \"fro\" or a number"});
+  if (options.dtype && *options.dtype != dtype()) {
+    const Composed whole("norm", loc);
+    return to(*options.dtype).norm(p, axes, {.keepdim = options.keepdim}, loc);
+  }
   check_floats(*this, at);
-  const double n = p.real();
+  const ReduceOptions kept{.keepdim = options.keepdim};
+  const double n = p.p.real();
   if (n == 0 || std::isinf(n)) {
     const Composed whole("norm", loc);
     const Tensor counted = n == 0 ? where(*this != 0, 1, sign()) : abs();
     Tensor y = n == 0  ? counted.sum(axes, options)
-               : n > 0 ? counted.amax(axes, options)
-                       : counted.amin(axes, options);
+               : n > 0 ? counted.amax(axes, kept)
+                       : counted.amin(axes, kept);
     return titled("LinalgVectorNormBackward0", std::move(y));
   }
   const Shape over = checked_axes(axes, dim(), at);
@@ -7392,8 +7470,8 @@ inline Tensor Tensor::norm(Scalar p, Dims axes, ReduceOptions options, Loc loc) 
   {
     const Unseen inside(loc);  // in float64, so that a square does not overflow
     const Tensor size = to(float64).abs();
-    y = n == 2 ? size.square().sum(over, options).sqrt()
-               : size.pow(n).sum(over, options).pow(1 / n);
+    y = n == 2 ? size.square().sum(over, {.keepdim = options.keepdim}).sqrt()
+               : size.pow(n).sum(over, {.keepdim = options.keepdim}).pow(1 / n);
   }
   return record<rule::Norm>(converted(y, dtype()), {this}, loc, {n, over});
 }
@@ -7470,19 +7548,19 @@ inline Tensor scanned(void (*join)(const View&, const View&, const View&), Tenso
   }
   return y;
 }
-inline Tensor Tensor::cumsum(Extent axis, Loc loc) const {
+inline Tensor Tensor::cumsum(Extent axis, RunningOptions options, Loc loc) const {
   const At at{"cumsum", loc};
-  check_together(at, {this});
+  const Tensor x = as_asked(*this, options.dtype, at);
   const int along = checked_axis(axis, dim(), at);
-  Tensor y = copy_of(converted(*this, is_floating(dtype()) ? dtype() : int64));
+  Tensor y = copy_of(converted(x, summed_dtype(x)));
   return record<rule::CumSum>(scanned(zip<formula::Add>, std::move(y), along), {this}, loc,
                               {0, {along}});
 }
-inline Tensor Tensor::cumprod(Extent axis, Loc loc) const {
+inline Tensor Tensor::cumprod(Extent axis, RunningOptions options, Loc loc) const {
   const At at{"cumprod", loc};
-  check_together(at, {this});
+  const Tensor x = as_asked(*this, options.dtype, at);
   const int along = checked_axis(axis, dim(), at);
-  Tensor y = copy_of(converted(*this, is_floating(dtype()) ? dtype() : int64));
+  Tensor y = copy_of(converted(x, summed_dtype(x)));
   return record<rule::CumProd>(scanned(zip<formula::Mul>, std::move(y), along), {this}, loc,
                                {0, {along}});
 }
@@ -7577,7 +7655,7 @@ inline ValuesIndices Tensor::topk(Extent k, Extent axis, TopkOptions options, Lo
   return {record<rule::TopK>(picked(*this, places, along), {this}, loc, given, &places), places};
 }
 
-inline Tensor prod(const Tensor& x, Dims axes = {}, ReduceOptions options = {},
+inline Tensor prod(const Tensor& x, Dims axes = {}, SumOptions options = {},
                    Loc loc = Loc::here()) {
   return x.prod(axes, options, loc);
 }
@@ -7593,7 +7671,7 @@ inline Tensor std(const Tensor& x, Dims axes = {}, VarOptions options = {}, Loc 
 inline Tensor std(const Tensor& x, VarOptions options, Loc loc = Loc::here()) {
   return x.std(options, loc);
 }
-inline Tensor norm(const Tensor& x, Scalar p = 2, Dims axes = {}, ReduceOptions options = {},
+inline Tensor norm(const Tensor& x, NormOrder p = 2, Dims axes = {}, SumOptions options = {},
                    Loc loc = Loc::here()) {
   return x.norm(p, axes, options, loc);
 }
@@ -7618,11 +7696,13 @@ inline Tensor argmin(const Tensor& x, Extent axis, ReduceOptions options = {},
                      Loc loc = Loc::here()) {
   return x.argmin(axis, options, loc);
 }
-inline Tensor cumsum(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
-  return x.cumsum(axis, loc);
+inline Tensor cumsum(const Tensor& x, Extent axis, RunningOptions options = {},
+                     Loc loc = Loc::here()) {
+  return x.cumsum(axis, options, loc);
 }
-inline Tensor cumprod(const Tensor& x, Extent axis, Loc loc = Loc::here()) {
-  return x.cumprod(axis, loc);
+inline Tensor cumprod(const Tensor& x, Extent axis, RunningOptions options = {},
+                      Loc loc = Loc::here()) {
+  return x.cumprod(axis, options, loc);
 }
 inline ValuesIndices sort(const Tensor& x, Extent axis = -1, SortOptions options = {},
                           Loc loc = Loc::here()) {
@@ -7882,12 +7962,15 @@ inline Tensor overwritten(const Operand& a, const Operand& other) {
   return record<rule::Overwrite>(std::move(y), {&x, &value}, other.loc);
 }
 
-inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
+inline void check_no_fraction_lost(const Tensor& x, const Operand& other, const char* op) {
   if (!other.tensor && !is_floating(x.dtype()) && is_floating(other.number.dtype()) &&
       other.number.real() != std::floor(other.number.real()))
     fail({op, other.loc},
          {"the fraction of ", other.number.real(), " would be lost in ", x.dtype()},
          {"convert first: x = x.to(float32)"});
+}
+inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
+  check_no_fraction_lost(x, other, op);
   return write(x, other, op, overwritten,
                [](const View& y, const View&, const View& b) { copy(y, b); });
 }
@@ -7962,11 +8045,19 @@ inline const Tensor& Tensor::masked_fill_(const Tensor& mask, const Operand& val
   });
 }
 
+// What is assigned may have axes of size 1 in front that its place does not have.
+inline Tensor without_leading_ones(Tensor x, int axes) {
+  while (x.dim() > axes && x.shape()[0] == 1) x = x.squeeze(0);
+  return x;
+}
 inline void Tensor::operator=(const Operand& value) && {
   if (!defined())
     fail({"=", value.loc}, {"there is no tensor to write into"},
          {"a gradient is set with w.set_grad(g)"});
-  copy_(value);
+  if (!value.tensor || !value.tensor->defined() || value.tensor->dim() <= dim())
+    return static_cast<void>(copy_(value));
+  const Pin pin(value.loc);
+  copy_(Operand(without_leading_ones(*value.tensor, dim()), value.loc));
 }
 
 inline Tensor& Tensor::operator+=(const Operand& other) & { return add_(other), *this; }
@@ -7977,6 +8068,93 @@ inline void Tensor::operator+=(const Operand& other) && { add_(other); }
 inline void Tensor::operator-=(const Operand& other) && { sub_(other); }
 inline void Tensor::operator*=(const Operand& other) && { mul_(other); }
 inline void Tensor::operator/=(const Operand& other) && { div_(other); }
+
+// ---- x[mask] and x[numbers] ---------------------------------------------------------------------
+//
+// Rows of x: a mask of shape [n] or [n, m] says which of the first axis, or of the first two as
+// one; numbers may be negative, come twice, and have any shape. What is read is a copy, with a
+// history; what is assigned goes back into x, as it does in Python.
+
+struct RowChoice {
+  RowChoice(const Tensor& x, const Tensor& index, const At& at) {
+    check_together(at, {&x, &index});
+    const bool mask = index.dtype() == boolean;
+    const int leading = mask ? index.dim() : 1;  // the axes that are indexed
+    if (!mask && x.dim() == 0) fail(at, {"a 0-d tensor has no axis to index"});
+    Shape before;
+    for (int i = 0; i < x.dim(); ++i) (i < leading ? before : row).push_back(x.shape()[i]);
+    if (mask && before != index.shape())
+      fail(at, {"the mask has shape ", index.shape(), ", and the tensor begins with ", before});
+    const Unseen inside(at.loc);
+    if (mask) {
+      numbers = places_of(index);
+    } else {
+      const Tensor from_the_end = (index < 0) & (index >= -before[0]);
+      numbers = where(from_the_end, index + before[0], index).reshape({-1});
+      check_index(numbers, before[0], at);
+    }
+    shape = mask ? numbers.shape() : index.shape();
+    count = before.numel();
+    for (std::int64_t size : row) shape.push_back(size);
+  }
+  Shape with_row(std::int64_t first) const {
+    Shape rows = row;
+    rows.insert(0, first);
+    return rows;
+  }
+  Tensor numbers;          // of the rows, in a line
+  std::int64_t count = 0;  // of rows in x
+  Shape row, shape;        // of one row, and of the result
+};
+
+class Tensor::Picked : public Tensor {
+ public:
+  Picked(Tensor picked, Tensor from, const IndexTensor& index)
+      : Tensor(std::move(picked)), from_(std::move(from)), index_(index.tensor) {}
+  Picked(const Picked&) = default;
+  Picked& operator=(const Picked&) & = default;
+  using Tensor::operator=;
+  void operator=(const Operand& value) &&;
+  void operator+=(const Operand& value) && { std::move(*this) = Operand(*this + value, value.loc); }
+  void operator-=(const Operand& value) && { std::move(*this) = Operand(*this - value, value.loc); }
+  void operator*=(const Operand& value) && { std::move(*this) = Operand(*this * value, value.loc); }
+  void operator/=(const Operand& value) && { std::move(*this) = Operand(*this / value, value.loc); }
+
+ private:
+  Tensor from_, index_;
+};
+
+inline Tensor::Picked Tensor::operator[](const IndexTensor& index) const {
+  const At at{"[]", index.loc};
+  check_together(at, {this, &index.tensor});
+  if (index.tensor.dtype() == int64 && index.tensor.dim() == 0)  // one row, as x[0]
+    return {select(0, index.tensor.item<std::int64_t>(), index.loc), *this, index};
+  const RowChoice choice(*this, index.tensor, at);
+  const Composed whole("[]", index.loc);
+  const Tensor rows = reshape(choice.with_row(choice.count)).index_select(0, choice.numbers);
+  return {titled("IndexBackward0", rows.reshape(choice.shape)), *this, index};
+}
+inline void Tensor::Picked::operator=(const Operand& value) && {
+  const At at{"[]=", value.loc};
+  if (value.tensor) check_together(at, {&from_, value.tensor});
+  check_no_fraction_lost(from_, value, at.op);
+  if (value.tensor && kind_of(value.tensor->dtype()) > kind_of(from_.dtype()))
+    fail(at, {"a ", value.tensor->dtype(), " value can't be written into ", from_.dtype()});
+  const RowChoice choice(from_, index_, at);
+  rewrite(from_, value, at.op, [&](Tensor& y) {
+    const Composed whole(at.op, value.loc);
+    const Tensor rows = from_.reshape(choice.with_row(choice.count));
+    const Tensor places = spread(choice.numbers, rows.shape(), 0, at);
+    if (value.tensor) {
+      Tensor source = without_leading_ones(*value.tensor, choice.shape.size());
+      if (source.numel() == 1) source = source.to(from_.dtype());
+      y = rows.scatter(0, places, source.expand(choice.shape).reshape(places.shape()));
+    } else {
+      y = rows.scatter(0, places, value.number);
+    }
+    y = titled("IndexPutBackward0", y.reshape(from_.shape()));
+  });
+}
 
 // A window of a line of memory, given by hand.
 inline Tensor window_of(const Tensor& line, const Shape& shape, const Shape& strides,
@@ -8445,6 +8623,11 @@ struct CrossEntropyOptions {
   const char* reduction = "mean";
   double label_smoothing = 0;  // the share of the target that is spread over all classes
 };
+struct BceOptions {
+  ByName by_name = ByName();
+  Tensor weight = {};  // how much each element counts; broadcasts
+  const char* reduction = "mean";
+};
 struct BceWithLogitsOptions {
   ByName by_name = ByName();
   Tensor weight = {};
@@ -8547,10 +8730,16 @@ struct BinaryCrossEntropy : Rule {  // neither log below -100, nor a denominator
 };
 }  // namespace rule
 
+inline Tensor weighted(const Tensor& losses, const Tensor& weight, const At& at) {
+  if (!weight.defined()) return losses;
+  if (broadcast_shapes(losses.shape(), weight.shape(), at) != losses.shape())
+    fail(at, {"the weight ", weight.shape(), " does not broadcast to ", losses.shape()});
+  return losses * weight;
+}
 // Minus the log of the probability of what is so: of input where the target is 1, and of 1 - input
 // where it is 0. Logs stop at -100, so that a certain mistake costs 100 and not infinity.
 inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
-                                   LossOptions options = {}, Loc loc = Loc::here()) {
+                                   BceOptions options = {}, Loc loc = Loc::here()) {
   const At at{"binary_cross_entropy", loc};
   check_floats(input, at);
   check_together(at, {&input, &target});
@@ -8567,6 +8756,7 @@ inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                (1 - target) * (1 - input).log().clamp({.min = -100}));
   }
   losses = record<rule::BinaryCrossEntropy>(losses, {&input, &target}, loc);
+  losses = weighted(losses, options.weight, at);
   return titled("BinaryCrossEntropyBackward0", reduced_loss(losses, options.reduction, at));
 }
 // The same of sigmoid(input), without the detour over probabilities that round to 0 or 1.
@@ -8582,7 +8772,7 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor
   Tensor logs = logsigmoid(input);
   if (options.pos_weight.defined()) logs = logs * ((options.pos_weight - 1) * target + 1);
   Tensor losses = (1 - target) * input - logs;
-  if (options.weight.defined()) losses = losses * options.weight;
+  losses = weighted(losses, options.weight, at);
   return titled("BinaryCrossEntropyWithLogitsBackward0",
                 reduced_loss(losses, options.reduction, at));
 }
@@ -8744,16 +8934,30 @@ inline Tensor one_hot(const Tensor& index, std::int64_t classes = -1, Loc loc = 
   check_index(index, classes, at);
   return (index.unsqueeze(-1) == arange(classes, {.device = index.device()})).to(int64);
 }
+struct EmbeddingOptions {
+  ByName by_name = ByName();
+  std::optional<std::int64_t> padding_idx = {};  // a row that learns nothing
+};
 // Rows of a table: numbers [..] and a weight [rows, d] -> [.., d]
-inline Tensor embedding(const Tensor& index, const Tensor& weight, Loc loc = Loc::here()) {
+inline Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingOptions options = {},
+                        Loc loc = Loc::here()) {
   const At at{"embedding", loc};
   check_together(at, {&index, &weight});
   if (weight.dim() != 2) fail(at, {"the weight has shape ", weight.shape(), ", and not two axes"});
   check_index(index, weight.size(0), at);
   const Composed whole("embedding", loc);
+  const Tensor line = index.reshape({-1});
+  Tensor rows = weight.index_select(0, line);
+  if (options.padding_idx) {
+    const std::int64_t padding = *options.padding_idx, count = weight.size(0);
+    if (padding < -count || padding >= count)
+      fail(at, {"padding_idx is ", padding, ", and the table has ", count, " rows"});
+    const Tensor learns = (line != (padding < 0 ? padding + count : padding)).unsqueeze(1);
+    rows = where(learns, rows, rows.detach());
+  }
   Shape shape = index.shape();
   shape.push_back(weight.size(1));
-  return titled("EmbeddingBackward0", weight.index_select(0, index.reshape({-1})).reshape(shape));
+  return titled("EmbeddingBackward0", rows.reshape(shape));
 }
 
 // (x - mean) / sqrt(variance + eps), of the elements along these axes.
@@ -8924,34 +9128,48 @@ inline void append(std::string& to, const Pair& pair) {
   append(to, Shape(pair.height, pair.width));
 }
 
+// The padding of a convolution: numbers; "same" for what keeps the size; or "valid" for none.
+struct Padding : Pair {
+  using Pair::Pair;
+  Padding(const char* word) : Pair(0), name(word) {}
+  std::string_view name = "valid";
+};
+
 struct ConvOptions {
   ByName by_name = ByName();
   Pair stride = 1;
-  Pair padding = 0;
+  Padding padding = 0;
   Pair dilation = 1;
   std::int64_t groups = 1;
 };
+inline constexpr Pair as_the_window = std::numeric_limits<std::int64_t>::max();
 struct PoolOptions {
   ByName by_name = ByName();
-  Pair stride = 0;  // 0: as large as the window
+  Pair stride = as_the_window;
   Pair padding = 0;
   Pair dilation = 1;
+  bool ceil_mode = false;  // also a last window that reaches over the end
 };
 struct AvgPoolOptions {
   ByName by_name = ByName();
-  Pair stride = 0;
+  Pair stride = as_the_window;
   Pair padding = 0;
+  bool ceil_mode = false;
   bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override = {};  // by what a sum is divided; else by its count
 };
 
-// The windows of the last two axes, as two more axes: [N, C, H, W] -> [N, C, h, w, kernel].
-inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
-  const Pair reach(dilation.height * (kernel.height - 1) + 1,
-                   dilation.width * (kernel.width - 1) + 1);
+inline void check_windows(Pair kernel, Pair stride, Pair dilation, const At& at) {
   if (kernel.height < 1 || kernel.width < 1 || stride.height < 1 || stride.width < 1 ||
       dilation.height < 1 || dilation.width < 1)
     fail(at, {"the kernel ", kernel, ", the stride ", stride, " and the dilation ", dilation,
               " have to be positive"});
+}
+// The windows of the last two axes, as two more axes: [N, C, H, W] -> [N, C, h, w, kernel].
+inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
+  check_windows(kernel, stride, dilation, at);
+  const Pair reach(dilation.height * (kernel.height - 1) + 1,
+                   dilation.width * (kernel.width - 1) + 1);
   if (reach.height > x.size(-2) || reach.width > x.size(-1))
     fail(at,
          {"the kernel reaches over ", reach, ", and the padded input is ",
@@ -8961,10 +9179,11 @@ inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, 
   if (dilation.height > 1) y = y.slice(-2, 0, {}, dilation.height);
   return dilation.width > 1 ? y.slice(-1, 0, {}, dilation.width) : y;
 }
-inline Tensor padded(const Tensor& x, Pair padding, Scalar value, const At& at) {
-  if (padding.height < 0 || padding.width < 0) fail(at, {"the padding is negative: ", padding});
-  if (padding.height == 0 && padding.width == 0) return x;
-  return pad(x, {padding.width, padding.width, padding.height, padding.height}, value);
+// x with elements of this value around its last two axes.
+inline Tensor padded(const Tensor& x, Pair before, Pair behind, Scalar value, const At& at) {
+  if (before.height < 0 || before.width < 0) fail(at, {"the padding is negative: ", before});
+  if (before.height == 0 && before.width == 0 && behind.height == 0 && behind.width == 0) return x;
+  return pad(x, {before.width, behind.width, before.height, behind.height}, value);
 }
 
 // Slides O kernels over images: [N, C, H, W] and a weight [O, C / groups, h, w] -> [N, O, h', w'].
@@ -8988,8 +9207,20 @@ inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
     fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
   const Composed whole("conv2d", loc);
   const Pair kernel(weight.size(2), weight.size(3));
+  Pair before = options.padding, behind = before;
+  if (options.padding.name == "same") {
+    if (options.stride.height != 1 || options.stride.width != 1)
+      fail(at, {"padding \"same\" goes with a stride of 1, not ", options.stride});
+    const Pair added(options.dilation.height * (kernel.height - 1),
+                     options.dilation.width * (kernel.width - 1));
+    before = Pair(added.height / 2, added.width / 2);
+    behind = Pair(added.height - before.height, added.width - before.width);
+  } else if (options.padding.name != "valid") {
+    fail(at, {"the padding is \"", options.padding.name, "\""},
+         {"write \"same\", \"valid\" or a number"});
+  }
   const Tensor seen =
-      windows(padded(x, options.padding, 0, at), kernel, options.stride, options.dilation, at);
+      windows(padded(x, before, behind, 0, at), kernel, options.stride, options.dilation, at);
   const std::int64_t n = seen.size(0), rows = seen.size(2), columns = seen.size(3);
   const std::int64_t out = weight.size(0) / groups;
   const std::int64_t depth = weight.size(1) * kernel.height * kernel.width;
@@ -9027,47 +9258,105 @@ inline Tensor conv1d(const Tensor& x, const Tensor& weight, ConvOptions options 
   return conv1d(x, weight, Tensor(), options, loc);
 }
 
-inline void check_pool(const Tensor& x, Pair kernel, Pair padding, const At& at) {
+inline void check_image(const Tensor& x, const At& at) {
   check_floats(x, at);
   if (x.dim() < 3 || x.dim() > 4)
     fail(at, {"the input has shape ", x.shape()}, {"it is [N, C, H, W] or [C, H, W]"});
-  if (padding.height > kernel.height / 2 || padding.width > kernel.width / 2)
-    fail(at, {"the padding ", padding, " is more than half of the kernel ", kernel});
 }
-// The largest of each window. Padding never wins; of equal ones the first gets the gradient.
+// How the windows of a pool lie in an image.
+struct Pool {
+  Pool(const Tensor& x, Pair window, Pair step, Pair padding, Pair spread, bool ceil_mode,
+       const At& where)
+      : kernel(window),
+        stride(step.height == as_the_window.height ? window : step),
+        dilation(spread),
+        before(padding),
+        behind(padding),
+        at(where) {
+    check_image(x, at);
+    if (padding.height > kernel.height / 2 || padding.width > kernel.width / 2)
+      fail(at, {"the padding ", padding, " is more than half of the kernel ", kernel});
+    check_windows(kernel, stride, dilation, at);
+    if (!ceil_mode) return;
+    behind.height =
+        reached(x.size(-2), kernel.height, stride.height, padding.height, dilation.height);
+    behind.width = reached(x.size(-1), kernel.width, stride.width, padding.width, dilation.width);
+  }
+  // The padding behind, with room for a last window that begins in front of the end.
+  static std::int64_t reached(std::int64_t size, std::int64_t kernel, std::int64_t stride,
+                              std::int64_t padding, std::int64_t dilation) {
+    const std::int64_t reach = dilation * (kernel - 1) + 1;
+    const std::int64_t room = size + 2 * padding - reach + stride - 1;
+    if (room < 0) return padding;  // for not even one
+    std::int64_t last = room / stride * stride;
+    if (last >= size + padding) last -= stride;
+    return std::max(padding, last + reach - size - padding);
+  }
+  Tensor windows_of(const Tensor& x, Scalar value) const {
+    return windows(padded(x, before, behind, value, at), kernel, stride, dilation, at);
+  }
+  const Pair kernel, stride, dilation, before;
+  Pair behind;
+  const At at;
+};
+// The largest of each window, and where they stand in their image: row * W + column. Padding never
+// wins; of equal ones the first gets the gradient.
+inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolOptions options = {},
+                                             Loc loc = Loc::here()) {
+  const Pool pool(x, kernel, options.stride, options.padding, options.dilation, options.ceil_mode,
+                  {"max_pool2d", loc});
+  const Composed whole("max_pool2d", loc);
+  Tensor indices;
+  {
+    const Unseen inside(loc);
+    const Tensor seen = pool.windows_of(x, -std::numeric_limits<double>::infinity());
+    const Tensor in_window = seen.flatten(-2).max(-1).indices;
+    // Padding has the numbers of the nearest elements, for a window of nothing but minus infinity.
+    auto line = [&](std::int64_t before, std::int64_t size, std::int64_t behind) {
+      return arange(-before, size + behind).clamp(0, size - 1).to(x.device());
+    };
+    const Tensor rows = line(pool.before.height, x.size(-2), pool.behind.height);
+    const Tensor columns = line(pool.before.width, x.size(-1), pool.behind.width);
+    const Tensor image = rows.unsqueeze(1) * x.size(-1) + columns;
+    const Tensor places = windows(image, kernel, pool.stride, pool.dilation, pool.at)
+                              .flatten(-2)
+                              .expand(seen.flatten(-2).shape());
+    indices = places.gather(-1, in_window.unsqueeze(-1)).squeeze(-1);
+  }
+  const Tensor largest = x.flatten(-2).gather(-1, indices.flatten(-2)).reshape(indices.shape());
+  return {titled("MaxPool2DWithIndicesBackward0", largest), indices};
+}
 inline Tensor max_pool2d(const Tensor& x, Pair kernel, PoolOptions options = {},
                          Loc loc = Loc::here()) {
-  const At at{"max_pool2d", loc};
-  check_pool(x, kernel, options.padding, at);
-  const Composed whole("max_pool2d", loc);
-  const double nothing = -std::numeric_limits<double>::infinity();
-  const Tensor seen =
-      windows(padded(x, options.padding, nothing, at), kernel,
-              options.stride.height ? options.stride : kernel, options.dilation, at);
-  return titled("MaxPool2DWithIndicesBackward0", seen.flatten(-2).max(-1).values);
+  return max_pool2d_with_indices(x, kernel, options, loc).values;
 }
 // The mean of each window; padding counts as zeros.
 inline Tensor avg_pool2d(const Tensor& x, Pair kernel, AvgPoolOptions options = {},
                          Loc loc = Loc::here()) {
   const At at{"avg_pool2d", loc};
-  check_pool(x, kernel, options.padding, at);
+  const Pool pool(x, kernel, options.stride, options.padding, 1, options.ceil_mode, at);
+  if (options.divisor_override == 0) fail(at, {"divisor_override is 0"});
   const Composed whole("avg_pool2d", loc);
-  const Pair stride = options.stride.height ? options.stride : kernel;
-  const Tensor seen = windows(padded(x, options.padding, 0, at), kernel, stride, 1, at);
-  if (options.count_include_pad || (options.padding.height == 0 && options.padding.width == 0))
+  const Tensor seen = pool.windows_of(x, 0);
+  if (options.divisor_override)
+    return titled("AvgPool2DBackward0", seen.sum({-2, -1}) / *options.divisor_override);
+  const Pair padding = options.padding, none = 0;
+  const Pair more(pool.behind.height - padding.height, pool.behind.width - padding.width);
+  const bool all_count = options.count_include_pad || (padding.height == 0 && padding.width == 0);
+  if (all_count && more.height == 0 && more.width == 0)
     return titled("AvgPool2DBackward0", seen.mean({-2, -1}));
-  Tensor counts;
+  Tensor counts;  // what ceil_mode has added behind the padding never counts
   {
     const Unseen inside(loc);
-    counts =
-        windows(padded(ones_like(x), options.padding, 0, at), kernel, stride, 1, at).sum({-2, -1});
+    const Tensor image = padded(ones_like(x), padding, padding, options.count_include_pad, at);
+    counts = windows(padded(image, none, more, 0, at), kernel, pool.stride, 1, at).sum({-2, -1});
   }
   return titled("AvgPool2DBackward0", seen.sum({-2, -1}) / counts);
 }
 // The means of as many windows as asked for, as equal in size as can be: [.., H, W] -> [.., size].
 inline Tensor adaptive_avg_pool2d(const Tensor& x, Pair size, Loc loc = Loc::here()) {
   const At at{"adaptive_avg_pool2d", loc};
-  check_pool(x, size, 0, at);
+  check_image(x, at);
   if (size.height < 1 || size.width < 1) fail(at, {"the size ", size, " has to be positive"});
   const Composed whole("adaptive_avg_pool2d", loc);
   Tensor y = x;

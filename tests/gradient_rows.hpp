@@ -93,7 +93,7 @@ inline const std::vector<OperationRow>& table() {
       // ---- Bounds, quotients, and other functions of two ----
       {"clamp_min", [](const In& in) { return in[0].clamp({.min = 0.1}); }, one},
       {"clamp_max", [](const In& in) { return in[0].clamp({.max = 0.1}); }, one},
-      {"clamp_min", [](const In& in) { return hardtanh(in[0], -0.5, 0.5); }, one},
+      {"where_number", [](const In& in) { return hardtanh(in[0], -0.5, 0.5); }, one},
       {"clamp_min_tensor", [](const In& in) { return clamp(in[0], in[1], in[1] + 1); }, two},
       {"clamp_max_tensor", [](const In& in) { return clamp(in[0], in[1] - 1, in[1]); }, two},
       {"atan2", [](const In& in) { return atan2(in[0], in[1]); }, two},
@@ -356,7 +356,21 @@ inline const std::vector<OperationRow>& table() {
        {{{2, 3}, {3, 3}, {3, 2}}}},
       {"unfold", [](const In& in) { return conv2d(in[0], in[1], in[2], {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2}); }, {{{2, 2, 4, 4}, {4, 1, 3, 2}, {4}}}},
       {"unfold", [](const In& in) { return conv1d(in[0], in[1], in[2], {.stride = 2, .padding = 1}); }, {{{2, 2, 5}, {3, 2, 3}, {3}}}},
-      {"unfold", [](const In& in) { return max_pool2d(in[0], 2, {.stride = 1, .padding = 1}); }, {{{1, 2, 3, 3}}}},
+      {"unfold", [](const In& in) { return conv2d(in[0], in[1], {.padding = "same"}); }, {{{1, 3, 2}, {1, 1, 2, 3}}}},
+      {"gather", [](const In& in) { return max_pool2d(in[0], 2, {.stride = 1, .padding = 1}); }, {{{1, 2, 3, 3}}}},
+      {"gather", [](const In& in) { return max_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true}); }, {{{1, 4, 4}}}},
+      {"unfold", [](const In& in) { return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true}) / avg_pool2d(in[0], 2, {.stride = 1, .divisor_override = 3}).abs().sum(); }, {{{1, 4, 4}}}},
+      {"gather", [](const In& in) { return in[0][beside(in, tensor({true, false, true}))] * in[0][beside(in, tensor({-1, -1}))]; }, {{{3, 2}}}},
+      {"scatter_source",
+       [](const In& in) {
+         const Tensor y = in[0] * 2;
+         y[beside(in, tensor({-1, 0}))] = in[1];
+         y[y < 0] *= 3;
+         return y;
+       },
+       {{{3, 2}, {2, 2}}, {{3, 2}, {2}}}},
+      {"mul_number", [](const In& in) { return in[0].index_add(0, beside(in, tensor({1, 1})), in[1], {.alpha = 1.5}); }, {{{2, 3}, {2, 3}}}},
+      {"sum", [](const In& in) { return in[0].sum({}, {.dtype = float64}) * in[0].norm("fro"); }, {{{2, 3}}}},
       {"unfold", [](const In& in) { return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1}) + avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .count_include_pad = false}); }, {{{1, 2, 4, 3}}}},
       {"mean", [](const In& in) { return adaptive_avg_pool2d(in[0], {2, 3}); }, {{{1, 2, 5, 4}}}},
       {"clamp_min", [](const In& in) { return (in[0] * 1).clamp_(-0.5, 0.5) * (in[0] * 2).masked_fill_(beside(in, tensor({true, false, true})), 3); }, {{{2, 3}}}},

@@ -219,7 +219,7 @@ TEST_CASE("what changes a shape says what does not fit") {
         }) == "pad: [-2, -2] take away more than there is of [3] at HERE.");
   CHECK(error_of([&] {
           return pad(tensor({1}), {1, 1}, 0.5);
-        }) == "pad: the value is of type float32, the tensor of type int64 at HERE.");
+        }) == "pad: a float32 value can't be written into int64 at HERE.");
 }
 
 TEST_CASE("an index with too many numbers is refused") {

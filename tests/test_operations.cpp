@@ -633,6 +633,185 @@ TEST_CASE("layers agree with PyTorch") {
                    golden().at("linear.y"), rtol, atol) == "");
 }
 
+TEST_CASE("options that are seldom used agree with PyTorch") {
+  const double rtol = 1e-5, atol = 2e-6;
+  const Tensor image = golden().at("image"), kernels = golden().at("kernels");
+  for (const auto& [name, f] : std::map<std::string, Function>{
+           {"max_pool2d_ceil",
+            [](const In& in) {
+              return max_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true});
+            }},
+           {"avg_pool2d_ceil",
+            [](const In& in) {
+              return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true});
+            }},
+           {"avg_pool2d_ceil_inside",
+            [](const In& in) {
+              return avg_pool2d(
+                  in[0], {2, 4},
+                  {.stride = 3, .padding = 1, .ceil_mode = true, .count_include_pad = false});
+            }},
+           {"avg_pool2d_divided",
+            [](const In& in) { return avg_pool2d(in[0], 2, {.divisor_override = 3}); }}})
+    compare(name, f, {"image"}, rtol, atol);
+  const PoolOptions ceil{.stride = 2, .padding = 1, .ceil_mode = true};
+  CHECK(difference(max_pool2d_with_indices(image, 3, ceil).indices.to(float32),
+                   golden().at("max_pool2d_ceil_indices")) == "");
+  compare(
+      "conv2d_same",
+      [](const In& in) {
+        return conv2d(in[0], in[1], in[2], {.padding = "same", .dilation = {2, 1}, .groups = 2});
+      },
+      {"image", "kernels", "offsets"}, rtol, atol);
+  CHECK(difference(conv1d(image[0].reshape({1, 4, 42}), kernels.select(2, 0),
+                          golden().at("offsets"), {.padding = "same", .dilation = 3, .groups = 2}),
+                   golden().at("conv1d_same.y"), rtol, atol) == "");
+  compare("embedding_padding",
+          [](const In& in) {
+            return embedding(tensor({{1, 1}, {0, 2}}), in[0], {.padding_idx = -3});
+          },
+          {"target"});
+  compare(
+      "bce_weighted",
+      [](const In& in) {
+        return binary_cross_entropy(in[0], in[1], {.weight = tensor({1., 2., 0.5})});
+      },
+      {"likely", "probability"}, 2e-6, 1e-7);
+  compare("index_add_alpha",
+          [](const In& in) {
+            return in[0].index_add(0, tensor({1, 3, 1, 0}), in[1], {.alpha = -0.5});
+          },
+          {"target", "logits"});
+  compare("take_along_line",
+          [](const In& in) {
+            return take_along_dim(in[0], tensor({{3, 0}, {11, 3}}));
+          },
+          {"target"});
+}
+
+TEST_CASE("a mask and numbers in square brackets read and write rows, as in PyTorch") {
+  compare("pick_mask", [](const In& in) { return in[0][in[0] > 0]; }, {"target"});
+  const Tensor rows = tensor({true, false, true, false}), numbers = tensor({-1, 0});
+  compare("pick_rows", [&](const In& in) { return in[0][rows]; }, {"target"});
+  compare("pick_numbers",
+          [](const In& in) {
+            return in[0][tensor({{0, -1}, {2, 0}})];
+          },
+          {"target"});
+  for (const auto& [name, index] :
+       {std::pair("place_rows", rows), std::pair("place_numbers", numbers)})
+    compare(name,
+            [&, index = index](const In& in) {
+              const Tensor y = in[0] * 1;
+              y[index] = in[1].slice(0, 0, 2);
+              return y;
+            },
+            {"target", "logits"});
+  const Tensor x = tensor({1., -2., 3.});
+  x[x < 0] = 0;
+  CHECK(values(x) == Values{1, 0, 3});
+  x[x > 0] *= tensor({2., 10.});
+  CHECK(values(x) == Values{2, 0, 30});
+  x[tensor({0, -1})] += 1;
+  CHECK(values(x) == Values{3, 0, 31});
+  x[tensor(1)] = 7;  // one row is a view, as x[1] is
+  CHECK(values(x) == Values{3, 7, 31});
+  CHECK(x[tensor(1)].shares_storage_with(x));
+  Tensor picked = x[x > 5];
+  picked += 1;  // a copy
+  CHECK(values(x) == Values{3, 7, 31});
+  CHECK(x[tensor(true)].shape() == Shape(1, 3));
+  CHECK(x[tensor({false, false, false})].shape() == Shape(0));
+  CHECK(std::string((leaf({1., 2.})[tensor({0})]).grad_fn()->name()) == "IndexBackward0");
+  const Tensor line = zeros({2});
+  line[0] = tensor({{5.}});  // axes of size 1 in front do not count
+  CHECK(values(line) == Values{5, 0});
+}
+
+TEST_CASE("what can't be picked or placed is refused before anything is written") {
+  const Tensor x = zeros({2, 3}), k = zeros({3}, {.dtype = int64});
+  const Tensor mask = tensor({true, false, true});
+  CHECK(error_of([&] { return x[mask]; }) ==
+        "[]: the mask has shape [3], and the tensor begins with [2] at HERE.");
+  CHECK(error_of([&] {
+          return x[tensor({1, -3})];
+        }) == "[]: index -3 is out of range for size 2 at HERE.");
+  CHECK(error_of([&] { return x[tensor({1.})]; }) ==
+        "[]: the index is float32, not int64 at HERE.");
+  CHECK(error_of([&] { return tensor(1.)[tensor({0})]; }) ==
+        "[]: a 0-d tensor has no axis to index at HERE.");
+  CHECK(error_of([&] { return k[mask] = 0.5, 0; }) ==
+        "[]=: the fraction of 0.5 would be lost in int64 at HERE. Hint: convert first: x = "
+        "x.to(float32)");
+  CHECK(error_of([&] { return k[mask] = ones({2}), 0; }) ==
+        "[]=: a float32 value can't be written into int64 at HERE.");
+  CHECK(error_of([&] { return x[tensor({0})] = ones({4}), 0; }).rfind("[]=: [4] can't", 0) == 0);
+  CHECK(refused([&] { return leaf({1., 2., 3.})[mask] = 0, 0; }));
+  CHECK(values(x) == Values{0, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("a sum, a mean, a product and a norm may be computed in another type") {
+  const Tensor x = leaf({1e8, 1., 3.});  // float32 has no 100000001
+  CHECK(x.sum({}, {.dtype = float64}).item() == 100000004);
+  CHECK(x.mean(0, {.keepdim = true, .dtype = float64}).shape() == Shape(1));
+  CHECK(x.cumsum(0, {.dtype = float64})[1].item() == 100000001);
+  CHECK(x.prod({}, {.dtype = float64}).dtype() == float64);
+  CHECK(tensor({1, 2}).mean({}, {.dtype = float64}).item() == 1.5);
+  CHECK(tensor({3, 4}).norm(2, {}, {.dtype = float32}).item() == 5);
+  CHECK(tensor({1.5, 2.5}).sum({}, {.dtype = int64}).item() == 3);
+  CHECK(tensor({3., 4.}).norm("fro").item() == 5);
+  CHECK(tensor({{3., 4.}}).norm("fro", 1, {.keepdim = true}).shape() == Shape(1, 1));
+  const Tensor a = leaf({2., 3.});  // the gradients are PyTorch 1.13's
+  (a.prod({}, {.dtype = float64}) + a.cumprod(0, {.dtype = float64}).sum() +
+   a.norm(3, {}, {.dtype = float64}) + a.mean({}, {.dtype = float64}))
+      .backward();
+  CHECK(a.grad().dtype() == float32);
+  CHECK(difference(a.grad(), tensor({7.87383604, 5.34113121}), 1e-6) == "");
+  CHECK(error_of([&] { return x.norm("nuc"); }) ==
+        "norm: there is no norm \"nuc\" at HERE. Hint: write \"fro\" or a number");
+  CHECK(error_of([&] { return x.sum({}, {.dtype = boolean}); }) ==
+        "sum: its result is no bool at HERE. Hint: write any() or all()");
+}
+
+TEST_CASE("a clamp may have one bound") {
+  const Tensor x = tensor({-1., 0.5, 2.});
+  CHECK(values(clamp(x, 0)) == Values{0, 0.5, 2});
+  CHECK(values(x.clamp(tensor({0., 1., 1.}))) == Values{0, 1, 2});
+  CHECK(values(clamp(x, Tensor(), tensor(1.))) == Values{-1, 0.5, 1});
+  CHECK(refused([&] { return x.clamp(Tensor(), Tensor()); }));
+}
+
+TEST_CASE("pools and convolutions refuse options that mean nothing") {
+  const Tensor x = zeros({1, 4, 4}), w = zeros({1, 1, 3, 3});
+  CHECK(error_of([&] { return max_pool2d(x, 2, {.stride = 0}); }) ==
+        "max_pool2d: the kernel [2, 2], the stride [0, 0] and the dilation [1, 1] have to be "
+        "positive at HERE.");
+  CHECK(error_of([&] { return avg_pool2d(x, 2, {.divisor_override = 0}); }) ==
+        "avg_pool2d: divisor_override is 0 at HERE.");
+  CHECK(error_of([&] { return conv2d(x, w, {.stride = 2, .padding = "same"}); }) ==
+        "conv2d: padding \"same\" goes with a stride of 1, not [2, 2] at HERE.");
+  CHECK(error_of([&] { return conv2d(x, w, {.padding = "full"}); }) ==
+        "conv2d: the padding is \"full\" at HERE. Hint: write \"same\", \"valid\" or a number");
+  CHECK(error_of([&] {
+          return embedding(tensor({0}), zeros({2, 3}), {.padding_idx = 2});
+        }) == "embedding: padding_idx is 2, and the table has 2 rows at HERE.");
+  CHECK(conv2d(x, w, {.padding = "valid"}).shape() == Shape(1, 2, 2));
+  CHECK(error_of([&] {
+          return binary_cross_entropy(x + 0.5, x, {.weight = ones({2, 1, 4, 4})});
+        }) ==
+        "binary_cross_entropy: the weight [2, 1, 4, 4] does not broadcast to [1, 4, 4] at "
+        "HERE.");
+}
+
+TEST_CASE("a window of nothing but minus infinity has its first element, and not the padding") {
+  const Tensor x = tensor({{{-infinity, 1.}, {2., -infinity}}}, {.requires_grad = true});
+  const auto [largest, indices] = max_pool2d_with_indices(x, 2, {.padding = 1});
+  CHECK(values(largest) == Values{-infinity, 1, 2, -infinity});
+  CHECK(indices.to_vector<int>() == std::vector<int>{0, 1, 2, 3});
+  largest.sum().backward();
+  CHECK(values(x.grad()) == Values{1, 1, 1, 1});
+}
+
 TEST_CASE("class numbers become rows with a one") {
   CHECK(difference(one_hot(tensor({2, 0})), tensor({{0, 0, 1}, {1, 0, 0}})) == "");
   CHECK(one_hot(tensor(1), 3).to_vector<int>() == std::vector<int>{0, 1, 0});

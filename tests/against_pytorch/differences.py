@@ -44,6 +44,31 @@ def without_signs(text):
     return ["%.5g" % float(v) for v in text.replace("-inf", "inf").split()[2:]]
 
 
+def of_order_0(d):
+    return any(re.search(r"= norm(\.axes|\.dtype)? \w+ 0( |$)", line) for line in d.program)
+
+
+VIEWS = set("""operator[] select slice narrow at view reshape flatten unflatten squeeze squeeze.axis unsqueeze transpose
+t permute movedim expand expand_as broadcast_to split split.sizes chunk unbind diagonal unfold detach contiguous einsum
+requires_grad_ named retain_grad cpu to dropout""".split())
+IN_PLACE = r"(\w+_|[-+*/]=|\[\]=|\[\]=\.tensor)"
+
+
+def reads_what_it_writes(d):
+    """Whether an operation in place reads what may be a part of what it writes."""
+    root = {}
+    for line in d.program:
+        names, _, right = line.rpartition(" = ")
+        words = right.replace("[", " ").replace(",", " ").replace("]", " ").split()
+        known = [root[w] for w in words[1:] if w in root]
+        writes = re.fullmatch(IN_PLACE, right.split()[0])
+        if writes and len(known) > 1 and known[0] in known[1:]:
+            return True
+        for name in names.split():
+            root[name] = known[0] if known and (words[0] in VIEWS or writes) else name
+    return False
+
+
 KNOWN = [
     # What the table "Conventions where libraries differ" settles, and what the header refuses to guess.
     ("a number that would lose its fraction, or whose kind is larger, is not written into integers or bools",
@@ -51,9 +76,7 @@ KNOWN = [
     ("a gradient that depends on nothing is plain data here; PyTorch records the zeros of its derivative, or not",
      only_recorded),
     ("where two or more factors are 0 and another is NaN, PyTorch's prod says 0; the product of the others is NaN",
-     lambda d: d.kind == "gradient" and uses(d, "prod", "prod.axis") and "nan" in d.ours),
-    ("a window of max_pool2d with nothing but -inf gives its gradient to nobody where the padding comes first",
-     lambda d: d.kind == "gradient" and uses(d, "max_pool2d") and any("inf" in line for line in d.program)),
+     lambda d: d.kind == "gradient" and uses(d, "prod", "prod.axis", "prod.dtype") and "nan" in d.ours),
     ("amax and amin of a row with NaN give the gradient to the NaN, as max does; PyTorch divides 0 by 0",
      lambda d: d.kind in ("gradient", "value") and uses(d, "amax", "amin") and "nan" in d.theirs),
     ("a clamp whose minimum is above its maximum keeps a NaN, and so gives its gradient to the NaN; PyTorch's to the "
@@ -61,7 +84,8 @@ KNOWN = [
      lambda d: d.kind == "gradient" and uses(d, "clamp.tensors") and "nan" in d.answer),
     ("a 0-d tensor has no axis along which one could index", refuses("a 0-d tensor has no axis to index")),
     ("an einsum that changes nothing is its operand, and its result lies as the last product left it",
-     lambda d: d.kind == "result" and uses(d, "einsum") and without_layout(d.ours) == without_layout(d.theirs)),
+     lambda d: uses(d, "einsum") and (d.kind == "result" and without_layout(d.ours) == without_layout(d.theirs) or
+                                      d.op == "view" and refuses("without copying")(d))),
     ("a bool is compared with 0 or 1 only, because 1 < x < 2 means something else", refuses("a bool is compared")),
     ("NaN and what is out of range become integers by a rule here, and anything in PyTorch",
      lambda d: d.kind == "value" and
@@ -92,22 +116,27 @@ KNOWN = [
      uses(d, "cumprod") and "nan" in d.ours + d.theirs),
     ("the sign of a zero does not count, nor that of the infinity that a division makes of it",
      lambda d: d.kind in ("gradient", "value") and without_signs(d.ours) == without_signs(d.theirs)),
+    ("nor whether atan2 of such a zero is pi or minus pi",
+     lambda d: d.kind == "value" and d.op == "atan2" and
+     without_signs(d.ours.replace("-3.14", "3.14")) == without_signs(d.theirs.replace("-3.14", "3.14"))),
     ("a view of a leaf is not written, whether it was made under no_grad or not",
      lambda d: refuses("a view of a leaf")(d) and uses(d, "no_grad")),
     ("what is written under no_grad is not recorded: a gradient passes through a view as if nothing was written",
      lambda d: d.kind in ("result", "gradient", "value") and uses(d, "no_grad") and
-     any(re.match(r"\w+ = (\w+_|[-+*/]=|\[\]=) ", line) for line in d.program)),
+     any(re.match(r"\w+ = %s " % IN_PLACE, line) for line in d.program)),
     ("padding is multiplied as any number: 0 * inf is NaN; PyTorch does so or not, by the algorithm that it picks",
-     lambda d: d.kind in ("value", "gradient") and uses(d, "conv1d", "conv2d") and "nan" in d.ours),
+     lambda d: d.kind in ("value", "gradient") and "nan" in d.ours and
+     uses(d, "conv1d", "conv2d", "conv1d.same", "conv2d.same")),
     ("~ & | ^ take bools", refuses("it takes bools", "they take bools")),
     ("writing into an expanded view is refused before anything is written", refuses("are one place in memory")),
     ("a number divided by a tensor keeps the tensor, so that it may not be overwritten; PyTorch keeps the reciprocal",
      refuses("number_div: the value that its derivative needs")),
     ("the second derivative of huber_loss and smooth_l1_loss exactly on the edge is that of the inside",
      lambda d: d.kind in ("gradient", "value") and uses(d, "huber_loss", "smooth_l1_loss") and uses(d, "grad")),
-    ("an infinite norm", lambda d: d.kind in ("gradient", "value") and uses(d, "norm", "norm.axes") and
-     "nan" in d.ours + d.theirs),
-    ("dropout of nothing is the tensor itself", lambda d: d.kind == "result" and d.op == "dropout" and d.words[2] == "0.0"),
+    ("an infinite norm", lambda d: d.kind in ("gradient", "value") and "nan" in d.ours + d.theirs and
+     uses(d, "norm", "norm.axes", "norm.dtype", "norm.word")),
+    ("dropout of nothing is the tensor itself", lambda d: d.kind == "result" and d.op == "dropout" and
+     (d.words[2] == "0.0" or d.words[3] == "false")),
     ("an index without elements has to fit as well", refuses("is larger than the source")),
     ("plain data may be written through a view, also one that was made under no_grad",
      says("A view was created in no_grad mode")),
@@ -118,8 +147,7 @@ KNOWN = [
      lambda d: uses(d, "einsum") and (refuses("the graph could not tell")(d) or d.kind == "gradient" and
                                       uses(d, "no_grad"))),
     ("an operation in place reads a part of what it writes as it was before; PyTorch reads what it has just written",
-     lambda d: d.kind == "value" and uses(d, "einsum", "diagonal") and
-     uses(d, "mul_", "add_", "sub_", "div_", "*=", "+=", "-=", "/=", "copy_") and "nan" not in d.ours),
+     lambda d: d.kind == "value" and reads_what_it_writes(d)),
     ("linear wants a weight [out, in]", refuses("linear: the input")),
     ("the bias of linear has one number for each output; PyTorch lets it broadcast", refuses("linear: the bias")),
     ("a list has at most 8 numbers, so that pad reaches the last four axes",
@@ -160,7 +188,22 @@ KNOWN = [
     ("PyTorch's group_norm without a weight has no second derivative, and none of its bias alone",
      says("shape '[0]' is invalid for input", "tensor does not have a device")),
     ("PyTorch fails inside of a chain of writes", says("could not compute gradients for some functions")),
-    ("PyTorch's normalisations want one dtype", says("expected scalar type")),
+    ("PyTorch's normalisations want one dtype", says("expected scalar type", "mixed dtype")),
+    ("PyTorch's huber_loss and smooth_l1_loss want one dtype",
+     lambda d: says("can't be cast to the desired output type")(d) and d.op in ("huber_loss", "smooth_l1_loss")),
+    ("PyTorch's gradient of a cumprod in another dtype fails where an element is 0",
+     lambda d: uses(d, "cumprod.dtype") and says("masked_scatter: expected self and source")(d)),
+    ("PyTorch fails where integers are made of what wants a gradient",
+     lambda d: d.op.endswith(".dtype") and says("please report a bug to PyTorch")(d)),
+    ("PyTorch fails where a part of a split retains a gradient that never comes",
+     lambda d: uses(d, "retain_grad") and says("Expected a proper Tensor but got None")(d)),
+    ("PyTorch takes a view without elements of what was written for a leaf",
+     lambda d: says("a leaf Variable that requires grad")(d) and 0 in d.shapes.get(d.words[1], [])),
+    ("PyTorch's take_along_dim without an axis wants its tensors in one piece",
+     lambda d: d.op == "take_along_dim.line" and says("view size is not compatible")(d)),
+    ("a mask or numbers in square brackets, and the mask of masked_fill, may be overwritten afterwards",
+     lambda d: says("modified by an inplace operation")(d) and uses(d, "[]=.tensor", "operator[].tensor", "masked_fill",
+                                                                    "masked_fill_")),
     ("PyTorch has no derivative for the weight of a class", says("with respect to argument 'weight'")),
     ("PyTorch's pools take no empty image",
      says("optional 0 dim batch size", "Expected input to have non-zero size")),
@@ -172,8 +215,8 @@ KNOWN = [
     ("PyTorch's gradient of var and std fails where no degree of freedom is left",
      says("StdBackward0 returned an invalid gradient", "VarBackward0 returned an invalid gradient")),
     ("PyTorch gives the norm of order 0 no gradient at all; ours is 0",
-     lambda d: d.kind == "gradient" and uses(d, "norm", "norm.axes") and d.theirs == "nothing"),
+     lambda d: d.kind == "gradient" and of_order_0(d) and d.theirs == "nothing"),
     ("PyTorch's norm of order 0 does not know its operand",
-     lambda d: uses(d, "norm", "norm.axes") and
+     lambda d: of_order_0(d) and
      (says("appears to not have been used")(d) or d.kind == "result" and "none" in d.theirs)),
 ]

@@ -89,7 +89,8 @@ struct Operation {
 };
 
 // T tensor, A list of tensors, O tensor or number, N number, R real number, I integer, L list of
-// integers, F true or false, D dtype, W "word"; M an integer and X a number that may be left out.
+// integers, F true or false, D dtype, W "word"; M an integer, X a number and P the stride of a pool
+// that may be left out.
 #define T(i) (in.tensor(in.word(i)))
 #define A(i) (tensors(in, i))
 #define O(i) (operand(in, i))
@@ -98,6 +99,7 @@ struct Operation {
 #define I(i) (number(in.word(i)).whole())
 #define M(i) (maybe(in, i))
 #define X(i) (maybe_number(in, i))
+#define P(i) (maybe(in, i) ? Pair(*maybe(in, i)) : as_the_window)
 #define L(i) (list(in, i))
 #define F(i) (in.word(i) == "true")
 #define D(i) (dtype(in.word(i)))
@@ -170,6 +172,7 @@ const std::map<std::string, Operation> table = {
     OP("retain_grad", T(0).retain_grad()),
     // Index
     OP("operator[]", T(0)[I(1)]),
+    OP("operator[].tensor", T(0)[T(1)]),
     OP("select", T(0).select(I(1), I(2))),
     OP("slice", T(0).slice(I(1), I(2), M(3), I(4))),
     OP("narrow", T(0).narrow(I(1), I(2), I(3))),
@@ -177,10 +180,11 @@ const std::map<std::string, Operation> table = {
     OP("index_select", T(0).index_select(I(1), T(2))),
     OP("gather", T(0).gather(I(1), T(2))),
     OP("take_along_dim", T(0).take_along_dim(T(2), I(1))),
+    OP("take_along_dim.line", T(0).take_along_dim(T(1))),
     OP("scatter", T(0).scatter(I(1), T(2), T(3))),
     OP("scatter.number", T(0).scatter(I(1), T(2), N(3))),
     OP("scatter_add", T(0).scatter_add(I(1), T(2), T(3))),
-    OP("index_add", T(0).index_add(I(1), T(2), T(3))),
+    OP("index_add", T(0).index_add(I(1), T(2), T(3), {.alpha = N(4)})),
     OP("masked_fill", T(0).masked_fill(T(1), O(2))),
     OP("masked_select", T(0).masked_select(T(1))),
     OP("where", where(T(0), O(1), O(2))),
@@ -276,6 +280,7 @@ const std::map<std::string, Operation> table = {
     OP("softplus", softplus(T(0), {.beta = R(1), .threshold = R(2)})),
     OP("hardtanh", hardtanh(T(0), R(1), R(2))),
     OP("clamp", T(0).clamp({.min = X(1), .max = X(2)})),
+    OP("clamp.number", T(0).clamp(N(1))),
     OP("clamp.tensors", T(0).clamp(T(1), T(2))),
     OP("maximum", T(0).maximum(T(1))),
     OP("minimum", T(0).minimum(T(1))),
@@ -300,12 +305,16 @@ const std::map<std::string, Operation> table = {
     OP("clamp_", T(0).clamp_({.min = X(1), .max = X(2)})),
     OP("masked_fill_", T(0).masked_fill_(T(1), O(2))),
     OP("[]=", (T(0)[I(1)] = O(2), T(0))),
+    OP("[]=.tensor", (T(0)[T(1)] = O(2), T(0))),
     // Reduce
     OP("sum", T(0).sum()),
     OP("sum.axes", T(0).sum(L(1), {.keepdim = F(2)})),
+    OP("sum.dtype", T(0).sum({}, {.dtype = D(1)})),
     OP("mean", T(0).mean()),
+    OP("mean.dtype", T(0).mean({}, {.dtype = D(1)})),
     OP("mean.axes", T(0).mean(L(1), {.keepdim = F(2)})),
     OP("prod", T(0).prod()),
+    OP("prod.dtype", T(0).prod({}, {.dtype = D(1)})),
     OP("prod.axis", T(0).prod({I(1)}, {.keepdim = F(2)})),
     OP("max", T(0).max()),
     OP("min", T(0).min()),
@@ -323,6 +332,8 @@ const std::map<std::string, Operation> table = {
     OP("std.axes", T(0).std(L(1), {.correction = R(2), .keepdim = F(3)})),
     OP("norm", T(0).norm(N(1))),
     OP("norm.axes", T(0).norm(N(1), L(2), {.keepdim = F(3)})),
+    OP("norm.dtype", T(0).norm(N(1), L(2), {.keepdim = F(3), .dtype = D(4)})),
+    OP("norm.word", T(0).norm(W(1))),
     OP("logsumexp", T(0).logsumexp(L(1), {.keepdim = F(2)})),
     OP("all", T(0).all()),
     OP("any", T(0).any()),
@@ -332,6 +343,8 @@ const std::map<std::string, Operation> table = {
     OP("count_nonzero.axes", T(0).count_nonzero(L(1))),
     OP("cumsum", T(0).cumsum(I(1))),
     OP("cumprod", T(0).cumprod(I(1))),
+    OP("cumsum.dtype", T(0).cumsum(I(1), {.dtype = D(2)})),
+    OP("cumprod.dtype", T(0).cumprod(I(1), {.dtype = D(2)})),
     OP("sort", T(0).sort(I(1), {.descending = F(2), .stable = true})),
     OP("argsort", T(0).argsort(I(1), {.descending = F(2), .stable = true})),
     OP("topk", T(0).topk(I(1), I(2), {.largest = F(3)})),
@@ -352,16 +365,28 @@ const std::map<std::string, Operation> table = {
                         {.stride = I(3), .padding = I(4), .dilation = I(5), .groups = I(6)})),
     OP("conv2d", conv2d(T(0), T(1), T(2),
                         {.stride = I(3), .padding = I(4), .dilation = I(5), .groups = I(6)})),
-    OP("max_pool2d", max_pool2d(T(0), I(1), {.stride = I(2), .padding = I(3), .dilation = I(4)})),
-    OP("avg_pool2d",
-       avg_pool2d(T(0), I(1), {.stride = I(2), .padding = I(3), .count_include_pad = F(4)})),
+    OP("conv1d.same",
+       conv1d(T(0), T(1), T(2), {.padding = "same", .dilation = I(3), .groups = I(4)})),
+    OP("conv2d.same",
+       conv2d(T(0), T(1), T(2), {.padding = "same", .dilation = I(3), .groups = I(4)})),
+    OP("max_pool2d",
+       max_pool2d(T(0), I(1),
+                  {.stride = P(2), .padding = I(3), .dilation = I(4), .ceil_mode = F(5)})),
+    OP("max_pool2d.indices",
+       max_pool2d_with_indices(T(0), I(1), {.stride = P(2), .padding = I(3), .ceil_mode = F(4)})),
+    OP("avg_pool2d", avg_pool2d(T(0), I(1),
+                                {.stride = P(2),
+                                 .padding = I(3),
+                                 .ceil_mode = F(4),
+                                 .count_include_pad = F(5),
+                                 .divisor_override = M(6)})),
     OP("adaptive_avg_pool2d", adaptive_avg_pool2d(T(0), {I(1), I(2)})),
     OP("batch_norm",
        batch_norm(T(0), T(1), T(2), T(3), T(4), {.training = F(5), .momentum = R(6)})),
     OP("layer_norm", layer_norm(T(0), L(1), T(2), T(3))),
     OP("group_norm", group_norm(T(0), I(1), T(2), T(3))),
     OP("dropout", dropout(T(0), R(1), F(2), Loc::here())),
-    OP("embedding", embedding(T(0), T(1))),
+    OP("embedding", embedding(T(0), T(1), {.padding_idx = M(2)})),
     OP("one_hot", one_hot(T(0), I(1))),
     OP("scaled_dot_product_attention",
        scaled_dot_product_attention(T(0), T(1), T(2), {.attn_mask = T(3), .is_causal = F(4)})),
@@ -374,9 +399,11 @@ const std::map<std::string, Operation> table = {
        cross_entropy(
            T(0), T(1),
            {.weight = T(2), .ignore_index = I(3), .reduction = W(4), .label_smoothing = R(5)})),
-    OP("binary_cross_entropy", binary_cross_entropy(T(0), T(1), {.reduction = W(2)})),
+    OP("binary_cross_entropy",
+       binary_cross_entropy(T(0), T(1), {.weight = T(3), .reduction = W(2)})),
     OP("binary_cross_entropy_with_logits",
-       binary_cross_entropy_with_logits(T(0), T(1), {.reduction = W(2), .pos_weight = T(3)})),
+       binary_cross_entropy_with_logits(T(0), T(1),
+                                        {.weight = T(4), .reduction = W(2), .pos_weight = T(3)})),
     OP("kl_div", kl_div(T(0), T(1), {.reduction = W(2), .log_target = F(3)})),
     // Autograd
     OP("backward", (T(0).backward({.retain_graph = F(1), .create_graph = F(2)}), Results{})),

@@ -430,6 +430,23 @@ def _(w):
     return [x, w.random.randrange(-x.shape[0], x.shape[0])], [(x.dtype, x.shape[1:])]
 
 
+def rows_of(w, x):
+    """A mask over the first axes, or numbers of rows; and the shape of what they pick."""
+    if w.chance(0.5):
+        mask = w.new(x.shape[:w.random.randint(1, x.rank)], "bool")
+        values = [int(v) for v in w.lines[-1].split()[4].strip("[]").split(",") if v]
+        return mask, (sum(values),) + x.shape[mask.rank:]
+    n, shape = x.shape[0], w.shape(w.random.randint(0, 2))
+    return w.new(shape, "int64", values=w.random.choices(range(-n, n), k=math.prod(shape))), shape + x.shape[1:]
+
+
+@operation("operator[].tensor")
+def _(w):
+    x = w.any(least=1, full=True)
+    index, shape = rows_of(w, x)
+    return [x, index], [(x.dtype, shape)]
+
+
 @operation("select")
 def _(w):
     x = w.any(least=1, full=True)
@@ -495,6 +512,13 @@ def _(w):
     return [x, axis, index], [(x.dtype, shape)]
 
 
+@operation("take_along_dim.line")
+def _(w):
+    x = w.any(full=True)
+    index = w.index(w.shape(w.random.randint(0, 2)), x.numel)
+    return [x, index], [(x.dtype, (index.numel,))]
+
+
 @operation("scatter", "scatter_add")
 def _(w):
     return None
@@ -552,7 +576,8 @@ def _(w):
     x = w.any(full=True, least=1)
     axis, n = w.axis(x), w.random.randint(1, 4)
     index = w.index((n,), x.shape[axis])
-    return [x, axis, index, w.new(replaced(x.shape, axis, n), x.dtype)], [(x.dtype, x.shape)]
+    alpha = w.pick(1, 2, 0.5) if x.dtype in FLOATS else w.pick(1, 2, -1) if x.dtype == "int64" else 1
+    return [x, axis, index, w.new(replaced(x.shape, axis, n), x.dtype), alpha], [(x.dtype, x.shape)]
 
 
 def mask_for(w, x):
@@ -990,12 +1015,23 @@ def _(w):
     return [x, low, high], [(dtype, x.shape)]
 
 
+@operation("clamp.number")
+def _(w):
+    x, low = w.any(), w.number()
+    return [x, low], [(promoted(x, low), x.shape)]
+
+
 @operation("clamp.tensors")
 def _(w):
     x = w.any()
     low = w.new(w.broadcastable(x.shape), x.dtype, "quarters")
     high = w.new(w.broadcastable(x.shape), x.dtype, "eighths")  # nowhere equal
-    return [x, low, high], [(x.dtype, broadcast(x.shape, low.shape, high.shape))]
+    shape = broadcast(x.shape, low.shape, high.shape)
+    if w.chance(0.3):
+        shape, high = broadcast(x.shape, low.shape), None
+    elif w.chance(0.2):
+        shape, low = broadcast(x.shape, high.shape), None
+    return [x, low, high], [(x.dtype, shape)]
 
 
 @operation("maximum", "minimum", "atan2")
@@ -1083,6 +1119,21 @@ def _(w):
     return [x, w.random.randrange(-x.shape[0], x.shape[0]), y], [(x.dtype, x.shape)]
 
 
+@operation("[]=.tensor", weight=1.5)
+def _(w):
+    x = w.target()
+    if not x.rank or not x.numel:
+        return None
+    index, shape = rows_of(w, x)
+    if index.dtype == "int64":  # two values for one row: PyTorch promises neither
+        n = x.shape[0]
+        count = min(index.numel, n)
+        index = w.new((count,), "int64", values=[i - n * w.pick(0, 1) for i in w.random.sample(range(n), count)])
+        shape = (count,) + x.shape[1:]
+    y = w.fitting(x.dtype) if w.chance(0.5) else w.new([1 if w.chance(0.2) else n for n in shape], x.dtype)
+    return [x, index, y], [(x.dtype, x.shape)]
+
+
 # ---- Reduce -------------------------------------------------------------------------------------------------
 
 
@@ -1099,6 +1150,12 @@ def summed(dtype):
 def _(w):
     x = w.any()
     return [x], [(summed(x.dtype), ())]
+
+
+@operation("sum.dtype", "prod.dtype", "mean.dtype")
+def _(w):
+    x, dtype = w.any(), w.pick("float32", "float64", "float64", "int64")
+    return [x, dtype], [(dtype, ())]
 
 
 @operation("sum.axes")
@@ -1201,6 +1258,19 @@ def _(w):
         [(x.dtype, reduced(x.shape, axes, keepdim))]
 
 
+@operation("norm.dtype")
+def _(w):
+    x, keepdim = w.any(least=1, full=True), w.chance(0.4)
+    axes, dtype = w.axes(x), w.pick(*FLOATS)
+    return [x, w.pick(2, 2, 1, 3, 0, math.inf), axes, keepdim, dtype], [(dtype, reduced(x.shape, axes, keepdim))]
+
+
+@operation("norm.word")
+def _(w):
+    x = w.floating()
+    return [x, '"fro"'], [(x.dtype, ())]
+
+
 @operation("all", "any")
 def _(w):
     return [w.any()], [("bool", ())]
@@ -1222,6 +1292,12 @@ def _(w):
 def _(w):
     x = w.any()
     return [x, w.axis(x)], [(summed(x.dtype), x.shape)]
+
+
+@operation("cumsum.dtype", "cumprod.dtype")
+def _(w):
+    x, dtype = w.any(), w.pick("float32", "float64", "float64", "int64")
+    return [x, w.axis(x), dtype], [(dtype, x.shape)]
 
 
 @operation("sort")
@@ -1340,7 +1416,7 @@ def _(w):
         [(x.dtype, x.shape[:-1] + (n,))]
 
 
-def convolution(axes):
+def convolution(axes, same=False):
     def draw(w):
         r = w.random
         groups, dtype = w.pick(1, 1, 2), w.pick(*FLOATS)
@@ -1352,6 +1428,8 @@ def convolution(axes):
         x = w.new(lead + [inputs] + size, dtype)
         weight = w.new([outputs, inputs // groups] + kernel, dtype)
         bias = w.new((outputs,), dtype) if w.chance(0.5) else None
+        if same:
+            return [x, weight, bias, dilation, groups], [(dtype, lead + [outputs] + size)]
         y = [(n + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(size, kernel)]
         return [x, weight, bias, stride, padding, dilation, groups], [(dtype, lead + [outputs] + y)]
     return draw
@@ -1359,6 +1437,8 @@ def convolution(axes):
 
 OPERATIONS["conv1d"] = (convolution(1), 1)
 OPERATIONS["conv2d"] = (convolution(2), 1)
+OPERATIONS["conv1d.same"] = (convolution(1, True), 1)
+OPERATIONS["conv2d.same"] = (convolution(2, True), 1)
 
 
 def image(w):
@@ -1366,22 +1446,46 @@ def image(w):
     return w.new(lead + [w.random.randint(2, 5), w.random.randint(2, 5)], w.pick(*FLOATS))
 
 
+def pool(w):
+    kernel = w.random.randint(1, 3)
+    return kernel, w.pick(None, 1, 2, 3), w.random.randint(0, kernel // 2), w.chance(0.4)
+
+
+def pooled(x, kernel, stride, padding, ceil_mode, dilation=1):
+    """The shape, which PyTorch's documentation describes."""
+    stride, shape = stride or kernel, list(x.shape)
+    for i in (-2, -1):
+        room = x.shape[i] + 2 * padding - dilation * (kernel - 1) - 1
+        n = -(-room // stride) if ceil_mode else room // stride
+        if ceil_mode and n * stride >= x.shape[i] + padding:
+            n -= 1
+        shape[i] = max(n + 1, 0)
+    return tuple(shape)
+
+
 @operation("max_pool2d")
 def _(w):
     x = image(w)
-    kernel, dilation = w.random.randint(1, 2), w.pick(1, 1, 2)
-    stride, padding = w.random.randint(0, 2), w.random.randint(0, kernel // 2)
-    y = [(n + 2 * padding - dilation * (kernel - 1) - 1) // (stride or kernel) + 1 for n in x.shape[-2:]]
-    return [x, kernel, stride, padding, dilation], [(x.dtype, x.shape[:-2] + tuple(y))]
+    (kernel, stride, padding, ceil_mode), dilation = pool(w), w.pick(1, 1, 2)
+    return [x, kernel, stride, padding, dilation, ceil_mode], \
+        [(x.dtype, pooled(x, kernel, stride, padding, ceil_mode, dilation))]
+
+
+@operation("max_pool2d.indices")
+def _(w):
+    x = image(w)
+    kernel, stride, padding, ceil_mode = pool(w)
+    shape = pooled(x, kernel, stride, padding, ceil_mode)
+    return [x, kernel, stride, padding, ceil_mode], [(x.dtype, shape), ("int64", shape)]
 
 
 @operation("avg_pool2d")
 def _(w):
     x = image(w)
-    kernel = w.random.randint(1, 2)
-    stride, padding = w.random.randint(0, 2), w.random.randint(0, kernel // 2)
-    y = [(n + 2 * padding - kernel) // (stride or kernel) + 1 for n in x.shape[-2:]]
-    return [x, kernel, stride, padding, w.chance(0.5)], [(x.dtype, x.shape[:-2] + tuple(y))]
+    kernel, stride, padding, ceil_mode = pool(w)
+    divisor = w.pick(-2, 1, 3, 5) if w.chance(0.3) else None
+    return [x, kernel, stride, padding, ceil_mode, w.chance(0.5), divisor], \
+        [(x.dtype, pooled(x, kernel, stride, padding, ceil_mode))]
 
 
 @operation("adaptive_avg_pool2d")
@@ -1438,7 +1542,8 @@ def _(w):
     n, d = w.random.randint(1, 4), w.random.randint(1, 3)
     weight = w.new((n, d), w.pick(*FLOATS))
     index = w.index(w.shape(w.random.randint(0, 2)), n)
-    return [index, weight], [(weight.dtype, index.shape + (d,))]
+    padding = w.random.randrange(-n, n) if w.chance(0.4) else None
+    return [index, weight, padding], [(weight.dtype, index.shape + (d,))]
 
 
 @operation("one_hot")
@@ -1513,15 +1618,16 @@ def _(w):
 @operation("binary_cross_entropy")
 def _(w):
     x, how = w.new(w.shape(), w.pick(*FLOATS), "probability"), reduction(w)
-    return [x, w.new(x.shape, x.dtype, "probability", grad=False), how], losses(x.shape, x.dtype, how)
+    weight = w.new(x.shape[-1:], x.dtype, "positive", grad=False) if w.chance(0.3) else None
+    return [x, w.new(x.shape, x.dtype, "probability", grad=False), how, weight], losses(x.shape, x.dtype, how)
 
 
 @operation("binary_cross_entropy_with_logits")
 def _(w):
     x, how = w.floating(), reduction(w)
     target = w.new(x.shape, x.dtype, "probability", grad=False)
-    weight = w.new(x.shape[-1:], x.dtype, "positive", grad=False) if w.chance(0.3) else None
-    return [x, target, how, weight], losses(x.shape, x.dtype, how)
+    weights = [w.new(x.shape[-1:], x.dtype, "positive", grad=False) if w.chance(0.3) else None for _ in range(2)]
+    return [x, target, how] + weights, losses(x.shape, x.dtype, how)
 
 
 @operation("kl_div")

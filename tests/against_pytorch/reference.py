@@ -48,6 +48,7 @@ TABLE = {
     "retain_grad": "({0}.retain_grad(), {0})[1]",
     # Index
     "operator[]": "{0}[{1}]",
+    "operator[].tensor": "{0}[{1}]",
     "select": "{0}.select({1}, {2})",
     "slice": "torch.ops.aten.slice({0}, {1}, {2}, {3}, {4})",
     "narrow": "{0}.narrow({1}, {2}, {3})",
@@ -55,10 +56,11 @@ TABLE = {
     "index_select": "{0}.index_select({1}, {2})",
     "gather": "{0}.gather({1}, {2})",
     "take_along_dim": "{0}.take_along_dim({2}, {1})",
+    "take_along_dim.line": "torch.take_along_dim({0}, {1})",
     "scatter": "{0}.scatter({1}, {2}, {3})",
     "scatter.number": "{0}.scatter({1}, {2}, {3})",
     "scatter_add": "{0}.scatter_add({1}, {2}, {3})",
-    "index_add": "{0}.index_add({1}, {2}, {3})",
+    "index_add": "{0}.index_add({1}, {2}, {3}, alpha={4})",
     "masked_fill": "{0}.masked_fill({1}, {2})",
     "masked_select": "{0}.masked_select({1})",
     "where": "torch.where({0}, {1}, {2})",
@@ -111,6 +113,7 @@ TABLE = {
     "softplus": "F.softplus({0}, {1}, {2})",
     "hardtanh": "F.hardtanh({0}, {1}, {2})",
     "clamp": "{0}.clamp({1}, {2})",
+    "clamp.number": "{0}.clamp({1})",
     "clamp.tensors": "{0}.clamp({1}, {2})",
     "div": "{0}.div({1}, rounding_mode={2} or None)",
     "lerp": "{0}.lerp({1}, {2})",
@@ -124,10 +127,13 @@ TABLE = {
     "clamp_": "{0}.clamp_({1}, {2})",
     "masked_fill_": "{0}.masked_fill_({1}, {2})",
     "[]=": "({0}.__setitem__({1}, {2}), {0})[1]",
+    "[]=.tensor": "({0}.__setitem__({1}, {2}), {0})[1]",
     # Reduce
     **{name: "{0}." + name + "()" for name in
        "sum mean prod max min argmax argmin all any count_nonzero".split()},
     **{name + ".axes": "{0}." + name + "({1}, {2})" for name in ("sum", "mean")},
+    **{name + ".dtype": "{0}." + name + "(dtype={1})" for name in ("sum", "mean", "prod")},
+    **{name + ".dtype": "{0}." + name + "({1}, dtype={2})" for name in ("cumsum", "cumprod")},
     "prod.axis": "{0}.prod({1}, {2})",
     "all.axis": "{0}.all({1}, {2})",
     "any.axis": "{0}.any({1}, {2})",
@@ -137,6 +143,8 @@ TABLE = {
     **{name + ".axes": "{0}." + name + "({1}, correction=int({2}), keepdim={3})" for name in ("var", "std")},
     "norm": "{0}.norm({1})",
     "norm.axes": "{0}.norm({1}, {2}, {3})",
+    "norm.dtype": "{0}.norm({1}, {2}, {3}, dtype={4})",
+    "norm.word": "{0}.norm({1})",
     "count_nonzero.axes": "{0}.count_nonzero({1})",
     "cumsum": "{0}.cumsum({1})",
     "cumprod": "{0}.cumprod({1})",
@@ -153,14 +161,17 @@ TABLE = {
     "linear": "F.linear({0}, {1}, {2})",
     "conv1d": "F.conv1d({0}, {1}, {2}, {3}, {4}, {5}, {6})",
     "conv2d": "F.conv2d({0}, {1}, {2}, {3}, {4}, {5}, {6})",
-    "max_pool2d": "F.max_pool2d({0}, {1}, {2} or None, {3}, {4})",
-    "avg_pool2d": "F.avg_pool2d({0}, {1}, {2} or None, {3}, count_include_pad={4})",
+    "conv1d.same": "F.conv1d({0}, {1}, {2}, 1, 'same', {3}, {4})",
+    "conv2d.same": "F.conv2d({0}, {1}, {2}, 1, 'same', {3}, {4})",
+    "max_pool2d": "F.max_pool2d({0}, {1}, {2}, {3}, {4}, {5})",
+    "max_pool2d.indices": "F.max_pool2d({0}, {1}, {2}, {3}, ceil_mode={4}, return_indices=True)",
+    "avg_pool2d": "F.avg_pool2d({0}, {1}, {2}, {3}, {4}, {5}, {6})",
     "adaptive_avg_pool2d": "F.adaptive_avg_pool2d({0}, ({1}, {2}))",
     "batch_norm": "F.batch_norm({0}, {1}, {2}, {3}, {4}, {5}, {6})",
     "layer_norm": "F.layer_norm({0}, {1}, {2}, {3})",
     "group_norm": "F.group_norm({0}, {1}, {2}, {3})",
     "dropout": "F.dropout({0}, {1}, {2})",
-    "embedding": "F.embedding({0}, {1})",
+    "embedding": "F.embedding({0}, {1}, {2})",
     "one_hot": "F.one_hot({0}, {1})",
     "scaled_dot_product_attention": "attention({0}, {1}, {2}, {3}, {4})",
     "mse_loss": "F.mse_loss({0}, {1}, reduction={2})",
@@ -169,9 +180,9 @@ TABLE = {
     "smooth_l1_loss": "F.smooth_l1_loss({0}, {1}, reduction={2}, beta={3})",
     "nll_loss": "F.nll_loss({0}, {1}, {2}, ignore_index={3}, reduction={4})",
     "cross_entropy": "F.cross_entropy({0}, {1}, {2}, ignore_index={3}, reduction={4}, label_smoothing={5})",
-    "binary_cross_entropy": "F.binary_cross_entropy({0}, {1}, reduction={2})",
+    "binary_cross_entropy": "F.binary_cross_entropy({0}, {1}, reduction={2}, weight={3})",
     "binary_cross_entropy_with_logits":
-        "F.binary_cross_entropy_with_logits({0}, {1}, reduction={2}, pos_weight={3})",
+        "F.binary_cross_entropy_with_logits({0}, {1}, reduction={2}, pos_weight={3}, weight={4})",
     "kl_div": "F.kl_div({0}, {1}, reduction={2}, log_target={3})",
     # Autograd
     "backward": "{0}.backward(retain_graph={1} or {2}, create_graph={2})",
@@ -189,7 +200,7 @@ EXACT = set("tensor zeros ones full full.dtype empty eye zeros_like ones_like fu
 # Operations that only compute: they neither show memory nor write into it.
 KEEPERS = set("""tensor to clone contiguous detach cpu requires_grad_ retain_grad operator[] select slice narrow at
 view reshape flatten unflatten squeeze squeeze.axis unsqueeze transpose t permute movedim expand expand_as
-broadcast_to split split.sizes chunk unbind diagonal unfold += -= *= /= []= backward backward.gradient grad grad.of
+broadcast_to split split.sizes chunk unbind diagonal unfold += -= *= /= []= []=.tensor backward backward.gradient grad grad.of
 zero_grad set_grad named""".split())
 COMPUTED = {name for name in TABLE if name not in KEEPERS and not name.endswith("_")}
 SUMS = set("""sum mean var std norm logsumexp cumsum matmul mm bmm mv dot addmm einsum linear conv1d conv2d avg_pool2d
@@ -334,7 +345,7 @@ class Player:
             x = self.names[name]
             try:
                 lines.append(self.line(name, x))
-                if (x.is_leaf or x.retains_grad) and x.grad is not None:
+                if x.grad is not None:
                     gradients.append(self.line("grad:" + name, x.grad))
             except RuntimeError:  # a part of split() after a write
                 lines.append(name + " refused")

@@ -319,3 +319,33 @@ functional.batch_norm(image, *running, training=True, momentum=0.3)
 write("running_mean", running[0])
 write("running_var", running[1])
 run("linear", functional.linear, image, kernels.reshape(6, 12)[:, :6].contiguous(), offsets)
+
+# ---- Options that are seldom used
+
+run("max_pool2d_ceil", lambda a: functional.max_pool2d(a, 3, 2, 1, ceil_mode=True), image)
+write("max_pool2d_ceil_indices", functional.max_pool2d(image, 3, 2, 1, ceil_mode=True, return_indices=True)[1])
+run("avg_pool2d_ceil", lambda a: functional.avg_pool2d(a, 3, 2, 1, True), image)
+run("avg_pool2d_ceil_inside", lambda a: functional.avg_pool2d(a, (2, 4), 3, 1, True, False), image)
+run("avg_pool2d_divided", lambda a: functional.avg_pool2d(a, 2, divisor_override=3), image)
+run("conv2d_same", lambda a, b, c: functional.conv2d(a, b, c, 1, "same", (2, 1), 2), image, kernels, offsets)
+run("conv1d_same", lambda a, b, c: functional.conv1d(a, b, c, padding="same", dilation=3, groups=2),
+    image[0].reshape(1, 4, 42), kernels[:, :, 0], offsets)
+run("embedding_padding", lambda a: functional.embedding(torch.tensor([[1, 1], [0, 2]]), a, padding_idx=-3), target)
+run("bce_weighted", lambda a, b: functional.binary_cross_entropy(a, b, torch.tensor([1, 2, 0.5])), likely, probability)
+run("index_add_alpha", lambda a, b: a.index_add(0, torch.tensor([1, 3, 1, 0]), b, alpha=-0.5), target, logits)
+run("take_along_line", lambda a: torch.take_along_dim(a, torch.tensor([[3, 0], [11, 3]])), target)
+run("pick_mask", lambda a: a[a > 0], target)
+run("pick_rows", lambda a: a[torch.tensor([True, False, True, False])], target)
+run("pick_numbers", lambda a: a[torch.tensor([[0, -1], [2, 0]])], target)
+
+
+def placed(index):
+    def f(a, b):
+        y = a * 1
+        y[index] = b[:2]
+        return y
+    return f
+
+
+run("place_rows", placed(torch.tensor([True, False, True, False])), target, logits)
+run("place_numbers", placed(torch.tensor([-1, 0])), target, logits)

@@ -203,6 +203,7 @@ void more_operations() {
   EXPECT(is(x.clamp({.min = 2, .max = 3.5}), {2, 2, 3, 3.5}));
   EXPECT(is(clamp(x, 2, 3), {2, 2, 3, 3}));
   EXPECT(is(x.clamp(row, row), {1, 2, 1, 2}));
+  EXPECT(is(clamp(x, 2), {2, 2, 3, 4}) && is(x.clamp(row), {1, 2, 3, 4}));
   EXPECT(is(div(x, 2, {.rounding = "floor"}), {0, 1, 1, 2}));
   EXPECT(is(floor_divide(x, row), {1, 1, 3, 2}));
   EXPECT(is(lerp(row, row + 1, 0.5), {1.5, 2.5}));
@@ -211,7 +212,9 @@ void more_operations() {
   EXPECT(is(x.var({0}, {.correction = 0, .keepdim = true}), {1, 1}));
   EXPECT(x.std().item() == mt::std(x).item());
   EXPECT(x.std({.correction = 0}).item() == mt::std(x, {.correction = 0}).item());
-  EXPECT(is(x.norm(1, 0), {4, 6}));
+  EXPECT(is(x.norm(1, 0), {4, 6}) && x.norm("fro", 1).numel() == 2);
+  EXPECT(x.sum(0, {.keepdim = true, .dtype = float64}).dtype() == float64);
+  EXPECT(x.cumsum(0, {.dtype = float64}).dtype() == float64);
   EXPECT(x.all() && any(x, {0}).all());
   EXPECT(is(x.prod(0), {3, 8}));
   EXPECT(x.argmax().item() == 3);
@@ -238,7 +241,10 @@ void more_operations() {
   const Tensor image = zeros({1, 1, 4, 4}), kernel = zeros({2, 1, 2, 2});
   EXPECT(conv2d(image, kernel, {.stride = 2}).shape() == Shape(1, 2, 2, 2));
   EXPECT(conv2d(image, kernel, zeros({2}), {.stride = {2, 1}}).shape() == Shape(1, 2, 2, 3));
+  EXPECT(conv2d(image, kernel, {.padding = "same"}).shape() == Shape(1, 2, 4, 4));
   EXPECT(max_pool2d(image, 2).shape() == Shape(1, 1, 2, 2));
+  auto [largest, places] = max_pool2d_with_indices(image, 3, {.ceil_mode = true});
+  EXPECT(largest.shape() == places.shape());
   EXPECT(max_pool2d(image, {2, 4}, {.stride = 1}).shape() == Shape(1, 1, 3, 1));
   EXPECT(adaptive_avg_pool2d(image, 1).numel() == 1);
   EXPECT(layer_norm(x, {2}).shape() == x.shape() && layer_norm(x, 2, row, row).dim() == 2);
@@ -246,6 +252,13 @@ void more_operations() {
   EXPECT(scaled_dot_product_attention(x, x, x, {.is_causal = true}).shape() == x.shape());
   EXPECT(cross_entropy(x, tensor({0, 1}), {.label_smoothing = 0.1}).dim() == 0);
   EXPECT(is(dropout(x, 0.5, false), {1, 2, 3, 4}));
+  EXPECT(is(x[x > 2], {3, 4}) && is(x[tensor({true, false})], {1, 2}));
+  EXPECT(is(x[tensor({-1, 0})][0], {3, 4}));
+  Tensor rows = x.clone();
+  rows[rows > 2] = 0;
+  rows[tensor({0})] = row * 5;
+  rows[rows == 0] += 1;
+  EXPECT(is(rows, {5, 10, 1, 1}));
   Tensor y = zeros({2});
   y.uniform_().normal_(0, 1).clamp_(-1, 1).masked_fill_(y < 2, 3);
   EXPECT(is(y, {3, 3}));
