@@ -734,6 +734,27 @@ class First {
 };
 
 using Hook = Callback<Tensor(const Tensor& gradient)>;  // an undefined result: unchanged
+struct Hooks {                                          // of one tensor, in their order
+  static void destroy(Hooks* hooks) { delete hooks; }
+  struct One {
+    Id id;
+    Hook call;
+  };
+  std::atomic<int> handles{0};
+  std::vector<One> list;
+};
+// What register_hook() returns, for whoever wants to take the hook back. It keeps no graph.
+class HookHandle {
+ public:
+  HookHandle(Ref<Hooks> hooks, Id id) : hooks_(std::move(hooks)), id_(id) {}
+  void remove() const {
+    std::erase_if(hooks_->list, [&](const Hooks::One& hook) { return hook.id == id_; });
+  }
+
+ private:
+  Ref<Hooks> hooks_;
+  Id id_;
+};
 
 // What a handle points to: a view, the storage that it looks at, and a place in the graph. One
 // record is one tensor, however many handles it has.
@@ -768,7 +789,7 @@ struct TensorData : View {
     static void destroy(Extras* extras) { delete extras; }
     std::atomic<int> handles{0};
     std::string name;
-    std::vector<Hook> hooks;
+    Ref<Hooks> hooks;
   };
   Ref<Extras> extras;
 
@@ -808,7 +829,7 @@ class [[nodiscard]] Tensor {
   bool requires_grad() const { return get().requires_grad || node(); }
   bool is_leaf() const { return !node(); }
   bool retains_grad() const { return get().retains_grad; }
-  Tensor grad() const { return Tensor(get().grad); }
+  Tensor grad() const;
   const Node* grad_fn() const { return node(); }
   std::string name() const { return get().extras ? get().extras->name : std::string(); }
   Id id() const { return get().id; }
@@ -839,9 +860,9 @@ class [[nodiscard]] Tensor {
   Tensor named(const std::string& name) &&;
   const Tensor& retain_grad(Loc loc = Loc::here()) const;
   // Calls `hook(gradient)` when the gradient of this tensor is complete; what it returns, if
-  // anything, takes the gradient's place.
+  // anything, takes the gradient's place. The result's remove() takes the hook back.
   template <class F>
-  void register_hook(F hook, Loc loc = Loc::here()) const;
+  HookHandle register_hook(F hook, Loc loc = Loc::here()) const;
   void zero_grad() const;                                          // lets go of the gradient
   void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;  // a copy of it
   void backward(BackwardOptions options = {}, Loc loc = Loc::here()) const;
@@ -1136,6 +1157,7 @@ struct Current {
   Id scope = 0;                    // the innermost open scope
   Loc pinned = Loc::unknown();     // the line of the outermost call that is running
   const char* composed = nullptr;  // and its name, if it is made of other operations
+  bool asked_no_leaf = false;      // the last grad() was that of a tensor that keeps none
   Loc last_line = Loc::unknown();  // the last line seen outside the system's headers
   const Sabotage* sabotage = nullptr;
 };
@@ -1199,18 +1221,26 @@ inline void warn(const At& at, Words what, Words hint) {
   std::cerr << text;
 }
 
+// The gradient, or an undefined tensor, and then it is remembered why.
+inline Tensor Tensor::grad() const {
+  if (!get().grad) current.asked_no_leaf = !is_leaf() && !retains_grad();
+  return Tensor(get().grad);
+}
+[[noreturn]] inline void fail_undefined_at(const At& at, const char* what) {
+  if (current.asked_no_leaf)
+    fail(at, {what, " is undefined, as grad() is of a tensor that is not a leaf"},
+         {"call retain_grad() before backward()"});
+  fail(at, {what, " is undefined, as grad() is before a backward pass"}, {"ask defined() first"});
+}
 [[noreturn]] inline void Tensor::fail_undefined() {
-  fail({"tensor", current.last_line}, {"it is undefined, as grad() is before a backward pass"},
-       {"ask defined() first"});
+  fail_undefined_at({"tensor", current.last_line}, "it");
 }
 
 // Every operation asks first: are these tensors defined, and on one device?
 inline void check_together(const At& at, std::initializer_list<const Tensor*> inputs) {
   const Tensor* first = nullptr;
   for (const Tensor* x : inputs) {
-    if (!x->defined())
-      fail(at, {"an input is undefined, as grad() is before a backward pass"},
-           {"ask defined() first"});
+    if (!x->defined()) fail_undefined_at(at, "an input");
     if (first && x->device() != first->device())
       fail(at, {"the inputs are on different devices: ", first->device(), " and ", x->device()},
            {"move one of them with .to(\"", first->device(), "\")"});
@@ -3601,7 +3631,7 @@ class Node {
   Id result = 0;
 
   // Who wants to hear of this gradient besides the rule: hooks, and a tensor that retains it.
-  std::vector<Hook> hooks;
+  Ref<Hooks> hooks;
   TensorData* retaining = nullptr;
 
   Id mark = 0;  // scratch of a backward pass, as in TensorData
@@ -3916,7 +3946,7 @@ class Pass {
   void visit(Station& station);
   void run_rule(Node& node, Tensor dy);
   void add(Station& station, Tensor gradient);
-  Tensor call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const;
+  Tensor call_hooks(const Hooks& hooks, Id tensor, Tensor gradient) const;
   void land(TensorData& leaf, Tensor gradient) const;
 
   const std::vector<Tensor>& roots_;
@@ -4105,10 +4135,10 @@ inline void Pass::add_seeds() {
 inline void Pass::visit(Station& station) {
   Tensor gradient = std::move(station.sum);
   Node* node = station.node;
-  const std::vector<Hook>* hooks = node                   ? &node->hooks
-                                   : station.leaf->extras ? &station.leaf->extras->hooks
-                                                          : nullptr;
-  if (hooks && !hooks->empty())
+  const Ref<Hooks> hooks = node                   ? node->hooks
+                           : station.leaf->extras ? station.leaf->extras->hooks
+                                                  : Ref<Hooks>();
+  if (hooks)
     gradient = call_hooks(*hooks, node ? node->result : station.leaf->id, std::move(gradient));
   for (std::size_t k = 0; k < asked_places_.size(); ++k)
     if (asked_places_[k] == now_) results_[k] = gradient;
@@ -4189,8 +4219,8 @@ inline void Pass::add(Station& station, Tensor gradient) {
   }
 }
 
-inline Tensor Pass::call_hooks(const std::vector<Hook>& hooks, Id tensor, Tensor gradient) const {
-  for (const Hook& hook : std::vector<Hook>(hooks)) {  // a copy: a hook may register another
+inline Tensor Pass::call_hooks(const Hooks& hooks, Id tensor, Tensor gradient) const {
+  for (const auto& [id, hook] : std::vector(hooks.list)) {  // a copy: a hook may change the list
     const Tensor before = gradient;
     const std::int64_t version = before.version();
     if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
@@ -4306,7 +4336,7 @@ inline std::vector<Tensor> grad(const Tensor& output, const Tensor& input, GradO
 }
 
 template <class F>
-void Tensor::register_hook(F hook, Loc loc) const {
+HookHandle Tensor::register_hook(F hook, Loc loc) const {
   if (!requires_grad())
     fail({"register_hook", loc}, {"this tensor does not require grad, so no gradient will come"});
   Hook wrapped = [hook = std::move(hook)](const Tensor& gradient) mutable {
@@ -4315,9 +4345,11 @@ void Tensor::register_hook(F hook, Loc loc) const {
     else
       return Tensor(hook(gradient));
   };
-  if (Node* made_by = node()) return made_by->hooks.push_back(std::move(wrapped));
-  if (!get().extras) get().extras = Ref<TensorData::Extras>::make();
-  get().extras->hooks.push_back(std::move(wrapped));
+  if (!node() && !get().extras) get().extras = Ref<TensorData::Extras>::make();
+  Ref<Hooks>& hooks = node() ? node()->hooks : get().extras->hooks;
+  if (!hooks) hooks = Ref<Hooks>::make();
+  hooks->list.push_back({next_id(), std::move(wrapped)});
+  return HookHandle(hooks, hooks->list.back().id);
 }
 inline const Tensor& Tensor::retain_grad(Loc loc) const {
   if (!requires_grad())
@@ -9776,7 +9808,8 @@ struct CheckpointedCall : Checkpoint {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].version() != versions[i])
         fail({"checkpoint", loc},
-             {"input ", i, " was overwritten", last_write(*inputs[i].get().storage)},
+             {"input ", i, " was overwritten (by ", inputs[i].get().storage->written_by, " at ",
+              inputs[i].get().storage->written_at, "); it was used"},
              {"write y = x + 1 instead of x += 1, or clone() before the write"});
     const Quiet quiet;
     const EnableGrad recording;
@@ -10615,7 +10648,7 @@ class Linear : public Layer {
 struct ConvLayerOptions {
   ByName by_name = ByName();
   Pair stride = 1;
-  Pair padding = 0;
+  Padding padding = 0;
   Pair dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;

@@ -501,6 +501,18 @@ TEST_CASE("a tensor in the middle keeps its gradient only if asked to") {
   CHECK(kept.retains_grad());
 }
 
+TEST_CASE("who uses the gradient of a tensor in the middle is told how to keep it") {
+  const Tensor x = leaf(2.0), h = x * 3;
+  h.backward();
+  CHECK_FALSE(h.grad().defined());
+  CHECK(error_of([&] { return h.grad() * 2; }) ==
+        "mul_number: an input is undefined, as grad() is of a tensor that is not a leaf at HERE. "
+        "Hint: call retain_grad() before backward()");
+  CHECK(error_of([&] { return leaf(1.0).grad() * 2; }) ==
+        "mul_number: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
+        "defined() first");
+}
+
 TEST_CASE("a retained gradient accumulates over passes") {
   const Tensor x = leaf(2.0);
   const Tensor h = x * 3;
@@ -565,6 +577,32 @@ TEST_CASE("a hook may register another one, which runs from the next pass on") {
   CHECK(calls == 0);
   (x * 5).backward();
   CHECK(calls == 1);
+}
+
+TEST_CASE("a hook that was removed is called no more, also if it removes itself") {
+  const Tensor x = leaf(2.0);
+  int once = 0, always = 0;
+  const HookHandle first = x.register_hook([&](const Tensor& g) {
+    ++once;
+    first.remove();
+    return g * 10;
+  });
+  x.register_hook([&](const Tensor&) { ++always; });
+  (x * 5).backward();
+  (x * 5).backward();
+  CHECK(once == 1);
+  CHECK(always == 2);
+  CHECK(x.grad().item() == 55);
+  first.remove();  // does nothing
+  HookHandle in_between = [&] {
+    const Tensor y = x * 3;
+    HookHandle handle = y.register_hook([](const Tensor& g) { return g * 7; });
+    y.backward();
+    return handle;
+  }();
+  CHECK(x.grad().item() == 76);
+  CHECK(live_nodes() == 0);  // a handle keeps no graph
+  in_between.remove();
 }
 
 TEST_CASE("a hook may not change the shape or the dtype of a gradient") {
