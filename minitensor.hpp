@@ -8521,27 +8521,23 @@ inline Term product(Term a, Term b, const std::string& wanted, const At& at) {
   if (static_cast<int>(all.size() + summed.size()) > Shape::capacity)
     fail(at, {"a product has more than ", Shape::capacity, " axes"});
   if (summed.empty()) return {in_order(a, all) * in_order(b, all), all};
-  // [batch, left, summed] x [batch, summed, right], each group of axes as one
-  const Tensor x = in_order(a, batch + left + summed), z = in_order(b, batch + summed + right);
-  Shape x_shape = x.shape(), z_shape = z.shape(), shape;
-  const int batches = static_cast<int>(batch.size()), lefts = static_cast<int>(left.size());
-  for (int i = 0; i < static_cast<int>(batch.size() + summed.size()); ++i) {  // broadcast
-    std::int64_t& m = x_shape[i < batches ? i : i + lefts];
-    m = z_shape[i] = m == 1 ? z_shape[i] : m;
-  }
-  std::int64_t flat[4] = {1, 1, 1, 1};  // batch, left, summed, right
-  for (int i = 0; i < x_shape.size(); ++i) {
-    flat[i < batches ? 0 : i < batches + lefts ? 1 : 2] *= x_shape[i];
-    if (i < batches + lefts) shape.push_back(x_shape[i]);
-  }
-  for (int i = static_cast<int>(batch.size() + summed.size()); i < z_shape.size(); ++i) {
-    flat[3] *= z_shape[i];
-    shape.push_back(z_shape[i]);
-  }
-  const Tensor y = x.expand(x_shape)
-                       .reshape({flat[0], flat[1], flat[2]})
-                       .matmul(z.expand(z_shape).reshape({flat[0], flat[2], flat[3]}));
-  return {y.reshape(shape), all};
+  auto sizes = [&](const std::string& names) {  // a size of 1 in one of the two broadcasts
+    Shape shape;
+    for (char name : names) {
+      std::int64_t size = 1;
+      for (const Term* term : {&a, &b})
+        if (size == 1 && has(term->axes, name)) size = term->x.size(term->axes.find(name));
+      shape.push_back(size);
+    }
+    return shape;
+  };
+  auto as_matrices = [&](const Term& term, const std::string& rows, const std::string& columns) {
+    return in_order(term, batch + rows + columns)
+        .expand(sizes(batch + rows + columns))
+        .reshape({sizes(batch).numel(), sizes(rows).numel(), sizes(columns).numel()});
+  };
+  const Tensor y = as_matrices(a, left, summed).matmul(as_matrices(b, summed, right));
+  return {y.reshape(sizes(all)), all};
 }
 
 struct Equation {
