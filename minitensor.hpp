@@ -6937,7 +6937,7 @@ struct Gather : Rule {
   void backward();
 };
 struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
-  static constexpr Facts facts = {.name = "scatter",
+  static constexpr Facts facts = {.name = "scatter_add",
                                   .symbol = "scatter",
                                   .formula = "a added up at b",
                                   .derivatives = {"dy at b"},
@@ -6990,7 +6990,7 @@ inline Tensor gather(const Tensor& x, Extent axis, const Tensor& index, Loc loc 
 
 namespace rule {
 struct Scatter : Rule {
-  static constexpr Facts facts = {.name = "scatter_source",
+  static constexpr Facts facts = {.name = "scatter",
                                   .symbol = "scatter",
                                   .formula = "a with b written to c",
                                   .derivatives = {"0 at c, else dy", "dy at c"},

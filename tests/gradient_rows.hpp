@@ -248,17 +248,17 @@ inline const std::vector<OperationRow>& table() {
       // ---- Gathering ----
       {"gather", [](const In& in) { return in[0].gather(1, beside(in, index)); }, {{{2, 3}}, {{3, 4}}}},
       {"gather", [](const In& in) { return in[0].gather(0, beside(in, index)); }, {{{3, 3}}}},
-      {"scatter",
+      {"scatter_add",
        [](const In& in) {
          return scatter_new(in[0], beside(in, index), {2, 4}, 1);
        },
        {{{2, 3}}}},
 
       // ---- More ways to pick and to place ----
-      {"scatter_source", [](const In& in) { return in[0].scatter(1, beside(in, tensor({{0, 2}, {1, 3}})), in[1]); }, {{{2, 4}, {2, 2}}, {{2, 4}, {2, 3}}, {{2, 4}, {3, 2}}}},
+      {"scatter", [](const In& in) { return in[0].scatter(1, beside(in, tensor({{0, 2}, {1, 3}})), in[1]); }, {{{2, 4}, {2, 2}}, {{2, 4}, {2, 3}}, {{2, 4}, {3, 2}}}},
       {"scatter_number", [](const In& in) { return in[0].scatter(0, beside(in, tensor({{0, 2, 1}})), 1.5); }, {{{3, 3}}}},
-      {"scatter", [](const In& in) { return in[0].scatter_add(1, beside(in, index), in[1]); }, {{{2, 3}, {2, 3}}, {{3, 4}, {2, 4}}}},
-      {"scatter", [](const In& in) { return in[0].index_add(1, beside(in, tensor({2, 0, 2})), in[1]); }, {{{2, 3}, {2, 3}}}},
+      {"scatter_add", [](const In& in) { return in[0].scatter_add(1, beside(in, index), in[1]); }, {{{2, 3}, {2, 3}}, {{3, 4}, {2, 4}}}},
+      {"scatter_add", [](const In& in) { return in[0].index_add(1, beside(in, tensor({2, 0, 2})), in[1]); }, {{{2, 3}, {2, 3}}}},
       {"gather", [](const In& in) { return in[0].index_select(-1, beside(in, tensor({2, 0, 2, 1}))); }, {{{2, 3}}, {{3}}}},
       {"gather", [](const In& in) { return in[0].take_along_dim(beside(in, tensor({{0, 2, 1, 1}})), 1); }, {{{2, 3}}}},
       {"gather", [](const In& in) { return in[0].masked_select(beside(in, tensor({true, false, true}))); }, {{{2, 3}}, {{3}}}},
@@ -361,7 +361,7 @@ inline const std::vector<OperationRow>& table() {
       {"gather", [](const In& in) { return max_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true}); }, {{{1, 4, 4}}}},
       {"unfold", [](const In& in) { return avg_pool2d(in[0], 3, {.stride = 2, .padding = 1, .ceil_mode = true}) / avg_pool2d(in[0], 2, {.stride = 1, .divisor_override = 3}).abs().sum(); }, {{{1, 4, 4}}}},
       {"gather", [](const In& in) { return in[0][beside(in, tensor({true, false, true}))] * in[0][beside(in, tensor({-1, -1}))]; }, {{{3, 2}}}},
-      {"scatter_source",
+      {"scatter",
        [](const In& in) {
          const Tensor y = in[0] * 2;
          y[beside(in, tensor({-1, 0}))] = in[1];

@@ -421,11 +421,11 @@ std::vector<Words> words_by_hand() {
        "dy added up at b",
        gradient([&](const Tensor& a) { return a.gather(1, index); }, x),
        {1, 0, 2, 0, 3 + 4, 0}},
-      {"scatter",
+      {"scatter_add",
        "a added up at b",
        values(scatter_new(tensor({{1., 2.}, {3., 4.}}), index, {2, 3}, 1)),
        {1, 0, 2, 0, 3 + 4, 0}},
-      {"scatter",
+      {"scatter_add",
        "dy at b",
        gradient(
            [&](const Tensor& a) {
@@ -433,11 +433,11 @@ std::vector<Words> words_by_hand() {
            },
            leaf({{1., 2.}, {3., 4.}})),
        {1, 3, 5, 5}},
-      {"scatter_source",
+      {"scatter",
        "a with b written to c",
        values(row.scatter(0, tensor({2, 0}), tensor({8., 9.}))),
        {9, 2, 8}},
-      {"scatter_source",
+      {"scatter",
        "0 at c, else dy",
        gradient(
            [](const Tensor& a) {
@@ -445,7 +445,7 @@ std::vector<Words> words_by_hand() {
            },
            row),
        {0, 2, 0}},
-      {"scatter_source",
+      {"scatter",
        "dy at c",
        gradient(
            [](const Tensor& b) {
