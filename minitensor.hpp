@@ -4370,9 +4370,11 @@ inline void TensorData::destroy(TensorData* record) { delete record; }
 // 10. Operations
 // ================================================================================================
 //
-// One box an operation: its facts, its rule, and the function that you call. The rule is the same
-// mathematics as the text in the facts, written with tensors, so that a recorded backward pass
-// gives second derivatives, and a graphics card needs no rules of its own.
+// A box for each operation that has a derivative of its own: its facts and its rule. Behind the
+// boxes of a section stand the functions that you call, and those that are made of a few others and
+// belong to the same subject. The rule is the same mathematics as the text in the facts, written
+// with tensors, so that a recorded backward pass gives second derivatives, and a graphics card
+// needs no rules of its own.
 
 // ---- What the boxes share -----------------------------------------------------------------------
 
@@ -8292,8 +8294,9 @@ Tensor custom(const Tensor& a, const Tensor& b, const Tensor& c, const Given& gi
 // 11. Composed operations
 // ================================================================================================
 //
-// Made of operations that have their rules already; no derivative is written twice. Each opens a
-// scope of its name, so the viewer can draw it as one box or show what is inside.
+// Made of operations that have their rules already; no derivative is written twice. (The one box
+// here, of binary_cross_entropy, stands beside its sisters.) Each opens a scope of its name, so the
+// viewer can draw it as one box or show what is inside.
 
 // The largest elements along an axis, as constants. Of nothing it is 0: what is made of it is
 // empty.
