@@ -1263,6 +1263,14 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
   return Tensor(dense_record(shape, dtype, Storage::make(shape.numel() * bytes_of(dtype), device)));
 }
 
+// The elements in row-major order, in memory of their own. Not recorded.
+inline Tensor copy_of(const Tensor& x, DType dtype, Device device) {
+  Tensor y = fresh(x.shape(), dtype, device);
+  copy(y.elements(), x.elements());
+  return y;
+}
+inline Tensor copy_of(const Tensor& x) { return copy_of(x, x.dtype(), x.device()); }
+
 void check_device(Device device, const At& at);  // chapter 10
 
 // What every function that makes a tensor does first and last.
@@ -1291,10 +1299,8 @@ inline Tensor begin_numbers(const char* op, const Shape& shape, DType dtype,
   return begin_tensor(op, shape, dtype, here, loc);
 }
 inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
-  if (const Device device = options.device.value_or(cpu); x.device() != device) {
-    const Tensor here = std::exchange(x, fresh(x.shape(), x.dtype(), device));
-    copy(x.elements(), here.elements());
-  }
+  if (const Device device = options.device.value_or(cpu); x.device() != device)
+    x = copy_of(x, x.dtype(), device);
   x.get().requires_grad = options.requires_grad;
   const Loc line = line_of(loc);
   if (current.observer) tell_made(x, line);
@@ -1521,16 +1527,10 @@ inline Scalar first_of(const View& view) {
   return with_type(view.dtype,
                    [&](auto t) { return Scalar(*reinterpret_cast<decltype(t)*>(view.data)); });
 }
-// The elements in row-major order, as plain memory of the dtype asked for, on the processor.
-inline Tensor dense_copy(const Tensor& x, DType dtype) {
-  Tensor y = fresh(x.shape(), dtype);
-  copy(y.elements(), x.elements());
-  return y;
-}
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   using Element = TypeOf<dtype_of<T>()>;
-  const Tensor dense = dense_copy(*this, dtype_of<T>());
+  const Tensor dense = copy_of(*this, dtype_of<T>(), Device::cpu);
   const auto* first = reinterpret_cast<const Element*>(dense.elements().data);
   return std::vector<T>(first, first + numel());
 }
@@ -1545,7 +1545,8 @@ T Tensor::item(Loc loc) const {
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
          {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
   const bool here = device() == minitensor::cpu;
-  const Scalar number = first_of(here ? elements() : dense_copy(*this, dtype()).elements());
+  const Scalar number =
+      first_of(here ? elements() : copy_of(*this, dtype(), Device::cpu).elements());
   if constexpr (Integer<T>)
     if (!is_floating(dtype()) && static_cast<std::int64_t>(number.to<T>()) != number.whole())
       fail({"item", loc}, {number.whole(), " does not fit into the type that was asked for"},
@@ -4399,15 +4400,7 @@ inline void check_device(Device device, const At& at) {
 
 // The same elements in another type; itself if it has that type already. Not recorded.
 inline Tensor converted(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  Tensor y = fresh(x.shape(), dtype, x.device());
-  copy(y.elements(), x.elements());
-  return y;
-}
-inline Tensor copy_of(const Tensor& x) {  // dense, in memory of its own; not recorded
-  Tensor y = fresh(x.shape(), x.dtype(), x.device());
-  copy(y.elements(), x.elements());
-  return y;
+  return x.dtype() == dtype ? x : copy_of(x, dtype, x.device());
 }
 inline View broadcast_to(View view, const Shape& shape) {
   view.strides = broadcast_strides(view.shape, view.strides, shape);
@@ -6846,9 +6839,7 @@ inline Tensor Tensor::to(Device device, Loc loc) const {
   check_together({"to", loc}, {this});
   if (device == this->device()) return *this;
   check_device(device, {"to", loc});
-  Tensor y = fresh(shape(), dtype(), device);
-  minitensor::copy(y.elements(), elements());
-  return record<rule::To>(std::move(y), {this}, loc);
+  return record<rule::To>(copy_of(*this, dtype(), device), {this}, loc);
 }
 
 inline Tensor Tensor::cpu(Loc loc) const { return to(Device::cpu, loc); }
@@ -6955,6 +6946,11 @@ inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
   if (first_out_of_range(index.elements(), size, bad))
     fail(at, {"index ", bad, " is out of range for size ", size});
 }
+inline Tensor picked(const Tensor& x, const Tensor& index, int axis) {
+  Tensor y = fresh(index.shape(), x.dtype(), x.device());
+  gather(y.elements(), x.elements(), index.elements(), axis);
+  return y;
+}
 // y[i][j] = a[i][index[i][j]] along axis 1, and so for each axis; the result has the index's shape.
 inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
   const At at{"gather", loc};
@@ -6966,9 +6962,7 @@ inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
     if (i != along && index.shape()[i] > get().shape[i])
       fail(at, {"the index ", index.shape(), " is larger than ", shape(), " at axis ", i});
   check_index(index, dim() ? get().shape[along] : 1, at);
-  Tensor y = fresh(index.shape(), dtype(), device());
-  minitensor::gather(y.elements(), elements(), index.elements(), along);
-  return record<rule::Gather>(std::move(y), {this, &index}, loc, {0, {along}});
+  return record<rule::Gather>(picked(*this, index, along), {this, &index}, loc, {0, {along}});
 }
 
 inline Tensor scatter_new(const Tensor& a, const Tensor& index, const Shape& shape, int axis,
@@ -7087,16 +7081,20 @@ inline Tensor Tensor::scatter_add(Extent axis, const Tensor& index, const Tensor
   return titled("ScatterAddBackward0", *this + scatter_new(part, index, shape(), along, loc));
 }
 
+// What a line of numbers is reshaped to, to lie along an axis: along 1 of 4 -> [1, -1, 1, 1]
+inline Shape line_along(int axis, int dims) {
+  Shape line = Shape::filled(dims, 1);
+  line[axis] = -1;
+  return line;
+}
 // A line of indices for an axis, as an index for every element: [n] -> shape, with n at the axis.
 inline Tensor spread(const Tensor& index, Shape shape, int axis, const At& at) {
   if (shape.empty()) fail(at, {"a 0-d tensor has no axis to index"});
   if (index.dim() > 1) fail(at, {"the index has shape ", index.shape(), ", and not one axis"});
   check_index(index, shape[axis], at);
   shape[axis] = index.numel();
-  Shape line = Shape::filled(shape.size(), 1);
-  line[axis] = index.numel();
   const Unseen inside(at.loc);
-  return index.reshape(line).expand(shape);
+  return index.reshape(line_along(axis, shape.size())).expand(shape);
 }
 // The slices at these places of an axis: [3, 4] with two indices along 0 -> [2, 4]
 inline Tensor Tensor::index_select(Extent axis, const Tensor& index, Loc loc) const {
@@ -7166,7 +7164,7 @@ inline Tensor Tensor::masked_fill(const Tensor& mask, const Operand& value) cons
 // Where the elements of a mask are true, as it is read line by line.
 inline Tensor places_of(const Tensor& mask) {
   std::vector<std::int64_t> places;
-  const Tensor flags = dense_copy(mask, boolean);
+  const Tensor flags = copy_of(mask, boolean, cpu);
   const bool* flag = flags.data<bool>();
   for (std::int64_t i = 0; i < mask.numel(); ++i)
     if (flag[i]) places.push_back(i);
@@ -7649,11 +7647,6 @@ inline Tensor sorted_places(const Tensor& x, int axis, bool descending) {
     for (const auto& place : line) *to++ = place.second;
   }
   return places.transpose(axis, -1).contiguous().to(x.device());
-}
-inline Tensor picked(const Tensor& x, const Tensor& places, int axis) {
-  Tensor y = fresh(places.shape(), x.dtype(), x.device());
-  gather(y.elements(), x.elements(), places.elements(), axis);
-  return y;
 }
 
 inline Tensor Tensor::argsort(Extent axis, SortOptions options, Loc loc) const {
@@ -8516,7 +8509,7 @@ inline Term diagonal_of(Term term, const At& at) {
 inline Term product(Term a, Term b, const std::string& wanted, const At& at) {
   a = without(a, wanted + b.axes);
   b = without(b, wanted + a.axes);
-  std::string batch, summed, left, right;
+  std::string batch, summed, left, right;  // in both and wanted; in both; in a alone; in b alone
   for (char name : a.axes) (!has(b.axes, name) ? left : has(wanted, name) ? batch : summed) += name;
   for (char name : b.axes)
     if (!has(a.axes, name)) right += name;
@@ -8850,8 +8843,7 @@ inline Tensor class_loss(const Tensor& log_probabilities, const Classes& classes
     losses = losses * counts;
   }
   if (smoothing != 0) {
-    Shape line = Shape::filled(log_probabilities.dim(), 1);
-    line[axis] = log_probabilities.size(axis);
+    const Shape line = line_along(axis, log_probabilities.dim());
     const Tensor weighted =
         weight.defined() ? log_probabilities * weight.reshape(line) : log_probabilities;
     const Tensor all = where(classes.keep, -weighted.sum(axis), 0);
@@ -8920,11 +8912,9 @@ inline Tensor cross_entropy(const Tensor& logits, const Tensor& target,
     const double smoothing = options.label_smoothing;
     const Tensor wanted = smoothing == 0 ? target : target * (1 - smoothing) + smoothing / count;
     Tensor log_probabilities = logits.log_softmax(classes_at);
-    if (options.weight.defined()) {
-      Shape line = Shape::filled(logits.dim(), 1);
-      line[classes_at] = -1;
-      log_probabilities = log_probabilities * options.weight.reshape(line);
-    }
+    if (options.weight.defined())
+      log_probabilities =
+          log_probabilities * options.weight.reshape(line_along(classes_at, logits.dim()));
     const Tensor losses = -(log_probabilities * wanted).sum(classes_at);
     return reduced_loss(losses, options.reduction, at);
   }
@@ -9005,11 +8995,6 @@ inline Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias, 
   if (bias.defined()) z = z + bias.reshape(line);
   return titled(title, z);
 }
-inline Shape channel_line(const Tensor& x) {  // [1, C, 1, ...]
-  Shape line = Shape::filled(x.dim(), 1);
-  line[1] = x.shape()[1];
-  return line;
-}
 inline void check_channels(std::initializer_list<const Tensor*> lines, std::int64_t count,
                            const At& at) {
   for (const Tensor* line : lines)
@@ -9050,8 +9035,8 @@ inline Tensor group_norm(const Tensor& x, Extent groups, const Tensor& weight = 
   const Composed whole("group_norm", loc);
   const std::int64_t each = x.numel() / std::max<std::int64_t>(1, x.size(0) * groups);
   const Tensor rows = x.reshape({x.size(0), std::int64_t{groups}, each});
-  return scaled(standardized(rows, {2}, eps).reshape(x.shape()), weight, bias, channel_line(x),
-                "NativeGroupNormBackward0");
+  return scaled(standardized(rows, {2}, eps).reshape(x.shape()), weight, bias,
+                line_along(1, x.dim()), "NativeGroupNormBackward0");
 }
 struct BatchNormOptions {
   ByName by_name = ByName();
@@ -9074,7 +9059,7 @@ inline Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tens
   if (options.training && count == 1)
     fail(at, {"one value per channel has no variance to train with: ", x.shape()});
   const Composed whole("batch_norm", loc);
-  const Shape line = channel_line(x);
+  const Shape line = line_along(1, x.dim());
   if (!options.training) {
     const Tensor distance = x - running_mean.reshape(line);
     return scaled(distance * (running_var.reshape(line) + options.eps).rsqrt(), weight, bias, line,
@@ -10194,7 +10179,7 @@ inline std::string to_string(const Tensor& x) {
                               : x.requires_grad() ? "requires_grad=True"
                                                   : "";
   if (x.device() == cpu) return print_elements(x.elements(), history);
-  return print_elements(dense_copy(x, x.dtype()).elements(), history, x.device().text());
+  return print_elements(copy_of(x, x.dtype(), cpu).elements(), history, x.device().text());
 }
 
 // ================================================================================================

@@ -235,7 +235,7 @@ inline Tensor tensor_from(std::string_view bytes, const Shape& shape, const Kind
 
 // A tensor whose elements lie densely in the processor's memory: x itself if it is one.
 inline Tensor packed(const Tensor& x) {
-  return x.device() == cpu && x.is_contiguous() ? x : dense_copy(x, x.dtype());
+  return x.device() == cpu && x.is_contiguous() ? x : copy_of(x, x.dtype(), cpu);
 }
 inline std::string_view bytes_of_packed(const Tensor& x) {
   return {reinterpret_cast<const char*>(x.elements().data),
