@@ -2480,6 +2480,15 @@ struct Erf {
     return std::erf(a);
   }
 };
+// a times the share of the normal distribution below a. Far below 0 that share is tiny: 1 + erf
+// would cancel, and a float32 is too coarse a place to ask erfc at.
+struct Gelu {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    const auto x = static_cast<double>(a);
+    return static_cast<T>(0.5 * x * std::erfc(x * -0.70710678118654752));
+  }
+};
 struct Log2 {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
@@ -2741,10 +2750,10 @@ struct List {
   static constexpr int size = sizeof...(F);
 };
 using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp,
-                   Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Equal, NotEqual, Less,
-                   LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any,
-                   All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor,
-                   Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
+                   Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual,
+                   Less, LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min,
+                   Any, All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh,
+                   Floor, Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
 template <int n, class F>
 struct Place {};
 template <class Numbers, class Formulas>
@@ -5665,7 +5674,8 @@ struct Elu : Rule {
   }
 };
 // Phi(a), the share of the normal distribution below a, times a. Its slope is Phi(a) + a phi(a).
-struct Gelu : Rule {
+struct Gelu : Elementwise {
+  using Formula = formula::Gelu;
   static constexpr Facts facts = {
       .name = "gelu",
       .symbol = "gelu",
@@ -5748,12 +5758,7 @@ inline Tensor gelu(const Tensor& x, GeluOptions options = {}, Loc loc = Loc::her
     return titled("GeluBackward0", x * (u * 2).sigmoid());
   }
   if (how != "none") fail(at, {"approximate is \"", how, "\""}, {"write \"none\" or \"tanh\""});
-  Tensor y;
-  {
-    const Unseen inside(loc);
-    y = x * (1 + (x / std::sqrt(2.0)).erf()) / 2;
-  }
-  return record<rule::Gelu>(std::move(y), {&x}, loc);
+  return unary<rule::Gelu>(x, loc);
 }
 inline Tensor silu(const Tensor& x, Loc loc = Loc::here()) {
   check_floats(x, {"silu", loc});
