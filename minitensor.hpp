@@ -10135,8 +10135,9 @@ inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
   return g;
 }
 
-// Text inside double quotes in Graphviz's language. Quotes and backslashes are escaped, line breaks
-// become \n, other control characters and bytes that are not UTF-8 become U+FFFD.
+// Text inside double quotes in Graphviz's language. Quotes and backslashes are escaped, and so is
+// the & that begins a name of HTML (Graphviz would draw "&lt;" as <); line breaks become \n, other
+// control characters and bytes that are not UTF-8 become U+FFFD.
 inline std::string dot_escape(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -10151,6 +10152,8 @@ inline std::string dot_escape(std::string_view text) {
       whole = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
     if (byte == '"' || byte == '\\')
       out += '\\', out += text[i];
+    else if (byte == '&')
+      out += "&amp;";
     else if (byte == '\n')
       out += "\\n";
     else if (!whole || byte < 0x20 || byte == 0x7F)
