@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "minitensor.hpp"
+#include "viewer/keeper.hpp"
 #include "viewer/recorder.hpp"
 #include "viewer/timeline.hpp"
 #include "viewer/trace.hpp"

@@ -61,9 +61,11 @@ struct Layer {
   bool tensors, traces, window;
 };
 const std::vector<Layer> layers = {
-    {{"frames", "camera"}, false, false, false},
+    {{"frames", "camera", "variables"}, false, false, false},
     {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
-    {{"trace", "statistics", "timeline", "layout", "scene", "export", "process", "desk", "session"},
+    {{"trace", "statistics", "value", "facts", "episodes", "keeper", "timeline", "timeline_index",
+      "timeline_names", "timeline_state", "timeline_ledger", "timeline_prose", "layout", "scene",
+      "export", "process", "desk", "session"},
      false,
      true,
      false},
@@ -101,6 +103,8 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
     for (const std::string& include : includes_of(text))
       if (sources.count("viewer/" + include) != 0)
         sentences.push_back(path + " includes " + include + " without its folder");
+    if (includes_of(text).count("viewer/timeline_index.hpp") != 0 && stem.rfind("timeline", 0) != 0)
+      sentences.push_back(path + " looks into the timeline");
     for (const std::string& include : reached_from(sources, path)) {
       const bool allowed = (layer->tensors || !is_tensor(include)) &&
                            (layer->traces || !is_trace(include)) &&
@@ -143,11 +147,13 @@ TEST_CASE("a forbidden edge is found, also through another file") {
       {"kernels.cu", "#include \"minitensor.hpp\"\n#include \"viewer/trace.hpp\"\n"},
       {"viewer/newcomer.cpp", ""},
       {"viewer/layout.cpp", "#include \"scene.hpp\"\n"},
+      {"viewer/export.cpp", "#include \"viewer/timeline_index.hpp\"\n"},
   };
   const std::vector<std::string> expected = {
       "kernels.cu includes viewer/trace.hpp",
       "lessons/18_gpu.cpp includes kernels.cu, which is to be linked",
       "minitensor.hpp includes viewer/trace.hpp",
+      "viewer/export.cpp looks into the timeline",
       "viewer/layout.cpp includes scene.hpp without its folder",
       "viewer/newcomer.cpp belongs to no layer",
       "viewer/scene.hpp must not know imgui.h",

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "tests/traces.hpp"
+#include "viewer/keeper.hpp"
 #include "viewer/timeline.hpp"
 
 namespace {

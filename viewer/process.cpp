@@ -29,7 +29,7 @@
 
 #include "viewer/frames.hpp"
 #include "viewer/statistics.hpp"
-#include "viewer/timeline.hpp"
+#include "viewer/keeper.hpp"
 
 extern char** environ;
 

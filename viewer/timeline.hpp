@@ -10,7 +10,6 @@
 // number of an input of an op.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,10 +21,9 @@
 #include <vector>
 
 #include "viewer/trace.hpp"
+#include "viewer/value.hpp"
 
 namespace viewer {
-
-using Shape = std::vector<std::int64_t>;
 
 // Scopes that the reader has switched from their default: composed ops start closed, modules and
 // users' scopes open.
@@ -61,23 +59,6 @@ struct Episode {
   std::int64_t steps = 0;  // numbered steps: the N of "step 13 of N"
   bool ended = false;      // nothing can be added any more
   bool kept = true;        // false: of its events only a few are left, by the keeping schedule
-};
-
-// What is known of a tensor's elements.
-struct Value {
-  enum class Kept : std::uint8_t { nothing, statistics, in_full };
-  Kept kept = Kept::nothing;
-  DType dtype = DType::float32;
-  Shape shape;
-  std::vector<std::byte> bytes;  // in full: row-major, as the program held them
-  Statistics statistics;         // statistics: of the whole storage
-  std::string note;              // not in full: why, in words ("changed, not kept")
-
-  std::int64_t count() const;      // elements by the shape
-  double at(std::size_t i) const;  // in full only
-  // The i-th element as a box shows it: "3.0", "7", "true". In full only.
-  std::string text(std::size_t i, int room = 14) const;
-  bool operator==(const Value&) const;  // bit for bit
 };
 
 // The gradient of a tensor at a cursor.
@@ -228,26 +209,5 @@ class Timeline {
   std::vector<Episode> episodes_{Episode{}};
   std::unique_ptr<Index> index_;
 };
-
-// Keeps a trace of a long run within bounds while it is collected: of the episodes that have ended
-// only those stay in full that the schedule names. Used by whoever adds records to a trace.
-class Keeper {
- public:
-  Keeper();
-  ~Keeper();
-  // As viewer::add, and thins the trace where an episode has just ended. Event indices never
-  // change: what is not kept becomes a null pointer in Trace::events.
-  void add(Trace&, Record&&);
-  // The episode that the reader looks at: it stays. From any thread.
-  void stand_in(int episode) { standing_ = episode; }
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-  std::atomic<int> standing_{1};
-};
-
-// Whether the schedule keeps episode `number` in full: all up to 64, then 32 a doubling.
-bool schedule_keeps(int number);
 
 }  // namespace viewer
