@@ -1,6 +1,6 @@
 #include "viewer/desk.hpp"
 
-#include <algorithm>
+#include "viewer/variables.hpp"
 
 namespace viewer {
 
@@ -61,13 +61,8 @@ const Failed* failed_at(const Timeline& timeline, std::size_t event) {
 std::string_view source_line(const Trace& trace, const Line& line) {
   const auto source = trace.sources.find(line.file);
   if (source == trace.sources.end() || line.number < 1) return {};
-  std::string_view text = source->second;
-  for (int number = 1; number < line.number; ++number) {
-    const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) return {};
-    text.remove_prefix(end + 1);
-  }
-  return text.substr(0, std::min(text.find_first_of("\r\n"), text.size()));
+  const std::string_view text = line_of_text(source->second, line.number);
+  return text.substr(0, text.find('\r'));
 }
 
 std::string_view last_part(std::string_view path) {
