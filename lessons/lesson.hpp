@@ -21,8 +21,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -100,7 +100,6 @@ struct Run {
   // By the tensor's id. One text for each contribution that it will receive, in that order.
   std::map<mt::Id, std::vector<std::string>> when_arrives;
   std::set<mt::Id> predicted;
-  std::function<void()> pause = [] {};  // a terminal with a person in front of it waits here
 };
 
 inline Run& run() {
@@ -108,12 +107,35 @@ inline Run& run() {
   return current;
 }
 
+// A picture in characters. numbers[0] is how many columns it has, all others are its elements.
+inline std::string in_characters(const std::string& title, std::span<const double> numbers) {
+  const std::string shades[] = {" ", "░", "▒", "▓", "█"};
+  const auto columns = static_cast<std::size_t>(numbers[0]);
+  double low = INFINITY, high = -INFINITY;
+  for (double number : numbers.subspan(1)) {
+    if (!std::isfinite(number)) continue;
+    low = std::min(low, number);
+    high = std::max(high, number);
+  }
+  const double range = high > low ? high - low : 1.0;
+  std::string text = title.empty() ? "" : title + '\n';
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    const bool known = std::isfinite(numbers[i]);
+    text += known ? shades[static_cast<std::size_t>((numbers[i] - low) / range * 4.999)] : "?";
+    if (i % columns == 0) text += '\n';
+  }
+  return text;
+}
+
 // With nobody listening (a student's own main that includes this file) prose is simply printed.
 inline void note(const char* kind, const std::string& text, std::vector<double> numbers = {}) {
+  const std::string what = kind;
   if (mt::Observer* listener = mt::observer())
     listener->note(kind, text, numbers);
-  else if (std::string(kind) == "said" || std::string(kind) == "asked")
+  else if (what == "said" || what == "asked")
     std::cout << text << '\n';
+  else if (what == "pictured")
+    std::cout << in_characters(text, numbers);
 }
 
 inline std::string trimmed(const std::string& text) {
@@ -146,10 +168,11 @@ inline std::string directory_of(const std::string& path) {
 // Prose. Line breaks in `text` are kept, all else is wrapped where it is shown.
 inline void say(const std::string& text) { detail::note("said", text); }
 
-// Prose after which playing pauses: the place to look up and think.
+// Prose after which playing pauses: the place to look up and think. A terminal with a person in
+// front of it waits there.
 inline void step(const std::string& text) {
   say(text);
-  detail::run().pause();
+  detail::note("paused", "");
 }
 
 // Names a tensor, after its variable if no name is given, and prints it: `show(z)` prints "z = 37".
@@ -186,18 +209,14 @@ inline void plot(const std::string& curve, double x, double y) {
   detail::note("plotted", curve, {x, y});
 }
 
-// A matrix as a picture, a character an element: dark is the smallest, bright the largest.
-inline void picture(const mt::Tensor& x) {
+// A matrix as a picture: dark is the smallest, bright the largest. In a terminal it has a character
+// an element.
+inline void picture(const mt::Tensor& x, const std::string& title = "") {
   if (x.dim() != 2) throw std::invalid_argument("picture: needs a matrix");
-  const std::string shades[] = {" ", "░", "▒", "▓", "█"};
-  std::vector<double> values = x.to_vector<double>();
-  if (values.empty()) return;
-  auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const double range = *high > *low ? *high - *low : 1.0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    auto shade = static_cast<std::size_t>((values[i] - *low) / range * 4.999);
-    std::cout << shades[shade] << ((i + 1) % static_cast<std::size_t>(x.size(1)) == 0 ? "\n" : "");
-  }
+  if (x.numel() == 0) return;
+  std::vector<double> numbers = x.to_vector<double>();
+  numbers.insert(numbers.begin(), static_cast<double>(x.size(1)));  // how many columns it has
+  detail::note("pictured", title, numbers);
 }
 
 // ---- Words about what backward() will do --------------------------------------------------------

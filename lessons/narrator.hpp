@@ -178,8 +178,13 @@ class Narrator : public mt::Observer {
   void note(const char* kind, const std::string& text, mt::Span<double> numbers) override {
     const std::string what = kind;
     if (what == "plotted") return chart_.add(text, numbers[0], numbers[1]);
+    if (what == "pictured") {
+      out_ << detail::in_characters(text, numbers);
+      return;
+    }
     if (what == "hint") return hints_.push_back(text);
     finish_chart();
+    if (what == "paused" && person_) wait_for_person();
     if (what == "said") say_aloud(text);
     if (what == "asked") question(text, numbers[0]);
   }
@@ -356,6 +361,12 @@ class Narrator : public mt::Observer {
       if (wrong < hints.size()) out_ << wrapped("Not quite. Hint: " + hints[wrong]);
     }
     out_ << "Answer: " << words::number(answer) << '\n';
+  }
+
+  void wait_for_person() {
+    out_ << "[Enter] " << std::flush;
+    std::string ignored;
+    std::getline(std::cin, ignored);
   }
 
   // None when nobody is there any more.

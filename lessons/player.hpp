@@ -168,12 +168,6 @@ inline void refuse_unused(const Run& run) {
 inline void tell_in_terminal(const Lesson& lesson, bool brief) {
   const bool person = person_at_the_terminal();
   Narrator narrator(std::cout, brief, person);
-  if (person)
-    run().pause = [] {
-      std::cout << "[Enter] " << std::flush;
-      std::string ignored;
-      std::getline(std::cin, ignored);
-    };
   Prompter prompter(narrator);
   if (!brief) std::cout << lesson.number << "  " << lesson.title << '\n';
   {

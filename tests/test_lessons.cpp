@@ -207,12 +207,14 @@ TEST_CASE("what a lesson says goes to the observer that is set, and nothing is p
         lesson::step("Look up.");
         lesson::ask("What is 1 + 1?", 2, {"Count."});
         lesson::plot("loss", 0, 0.5);
+        lesson::picture(mt::tensor({{1., 2., 3.}, {4., 5., 6.}}), "digits");
       },
       notes);
   CHECK(out.text() == "");
   CHECK(notes.list == std::vector<std::string>{"said: Good morning.", "said: Look up.",
-                                               "hint: Count.", "asked: What is 1 + 1? 2",
-                                               "plotted: loss 0 0.5"});
+                                               "paused: ", "hint: Count.",
+                                               "asked: What is 1 + 1? 2", "plotted: loss 0 0.5",
+                                               "pictured: digits 3 1 2 3 4 5 6"});
 }
 
 TEST_CASE("words said in advance are heard when their contribution arrives") {
@@ -261,6 +263,12 @@ TEST_CASE("a picture has a character for each element, from dark to bright") {
   Caught out(std::cout);
   lesson::picture(mt::tensor({{0., 1.}, {0.5, 0.25}}));
   CHECK(out.text() == " █\n▒░\n");
+}
+
+TEST_CASE("a picture is printed under its title, and what is no number is a question mark") {
+  Caught out(std::cout);
+  lesson::picture(mt::tensor({{0., NAN}, {-INFINITY, 2.}}), "a field");
+  CHECK(out.text() == "a field\n ?\n?█\n");
 }
 
 // ---- The narrator -------------------------------------------------------------------------------
@@ -320,6 +328,15 @@ TEST_CASE("curves are summed up when the next word is said, and drawn where ther
   const std::string full = play(one, {}).out;
   CHECK(full.find("100 |" + std::string(59, ' ') + "o\n") != std::string::npos);
   CHECK(full.find(sentence) < full.find("Done."));
+}
+
+TEST_CASE("the narrator shows a picture and goes on with its curves") {
+  const std::string told = narrated([] {
+    lesson::plot("loss", 0, 1);
+    lesson::picture(mt::tensor({{0., 1.}}));
+    lesson::plot("loss", 1, 0);
+  });
+  CHECK(told == " █\n  loss (o): 2 points, from 1 at 0 to 0 at 1\n");
 }
 
 TEST_CASE("a variable is read from the source line that names it") {

@@ -94,9 +94,9 @@ double first_element(const Trace& trace, const Seen& seen) {
 // The kinds of the events, in their order.
 std::string kinds(const Trace& trace) {
   static const char* const names[] = {
-      "made",         "op",     "failed", "pass begins", "pass ends", "arrived",
-      "hooked",       "landed", "wrote",  "let go",      "named",     "scope opens",
-      "scope closes", "said",   "asked",  "plotted",     "printed",   "ended"};
+      "made",   "op",      "failed",  "pass begins", "pass ends",   "arrived",      "hooked",
+      "landed", "wrote",   "let go",  "named",       "scope opens", "scope closes", "said",
+      "asked",  "plotted", "printed", "ended",       "paused",      "pictured"};
   std::string text;
   for (const auto& event : trace.events) {
     if (!text.empty()) text += ", ";
@@ -250,14 +250,32 @@ TEST_CASE("events stand in the innermost open scope") {
   CHECK(opened[1].name == "inner");
 }
 
-TEST_CASE("words, questions and plots of a lesson are written down") {
+TEST_CASE("words, questions, plots and pictures of a lesson are written down") {
   Watching watching;
   mt::observer()->note("said", "hello", {});
   mt::observer()->note("asked", "what is x.grad?", {7});
   mt::observer()->note("plotted", "loss", {1, 0.5});
-  CHECK(kinds(watching.trace()) == "said, asked, plotted");
+  mt::observer()->note("pictured", "digits", {3, 1, 2, 3, 4, 5, 6});  // three columns
+  mt::observer()->note("paused", "", {});
+  CHECK(kinds(watching.trace()) == "said, asked, plotted, pictured, paused");
   CHECK(watching.all<Asked>()[0].answer == 7);
   CHECK(watching.all<Plotted>()[0].y == 0.5);
+  const Pictured digits = watching.all<Pictured>()[0];
+  CHECK(digits.title == "digits");
+  CHECK(digits.rows == 2);
+  CHECK(digits.columns == 3);
+  CHECK(digits.numbers == std::vector<float>{1, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("a large picture is written down in block means") {
+  Watching watching;
+  std::vector<double> numbers = {1024};
+  for (int i = 0; i < 1024; ++i) numbers.push_back(i);
+  mt::observer()->note("pictured", "", numbers);
+  const Pictured picture = watching.all<Pictured>()[0];
+  CHECK(picture.rows == 1);
+  CHECK(picture.columns == 256);
+  CHECK(picture.numbers[1] == 5.5f);  // of 4, 5, 6, 7
 }
 
 TEST_CASE("a failed operation is written down with its text") {

@@ -63,9 +63,10 @@ struct Layer {
 const std::vector<Layer> layers = {
     {{"frames", "camera", "variables"}, false, false, false},
     {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
-    {{"trace", "statistics", "value", "facts", "episodes", "keeper", "timeline", "timeline_index",
-      "timeline_names", "timeline_state", "timeline_ledger", "timeline_prose", "layout", "scene",
-      "export", "process", "desk", "session"},
+    {{"trace",           "statistics",     "value",          "facts",          "episodes",
+      "keeper",          "timeline",       "timeline_index", "timeline_names", "timeline_state",
+      "timeline_ledger", "timeline_plots", "timeline_prose",          "layout",
+      "scene",           "export",         "process",        "desk",           "session"},
      false,
      true,
      false},

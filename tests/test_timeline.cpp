@@ -163,6 +163,109 @@ TEST_CASE("words and prints belong to the step before them") {
   CHECK(timeline.ended()->how == Ended::How::finished);
 }
 
+// ---- Plots, pictures, pauses ---------------------------------------------------------------------
+
+// "loss 2 of 3, valid 1 of 3": what a reader sees of the chart.
+std::string chart_in_short(const Timeline& timeline, Cursor cursor) {
+  std::string text;
+  for (const Curve& curve : timeline.chart(cursor))
+    text += (text.empty() ? "" : ", ") + curve.name + " " +
+            std::to_string(timeline.plotted(cursor, curve)) + " of " +
+            std::to_string(curve.points.size());
+  return text;
+}
+
+TEST_CASE("a chart grows with the steps, and a word between plots begins another") {
+  Machine m;
+  m.leaf("a", {1});
+  m.add(Plotted{"loss", 0, 3});
+  m.add(Plotted{"valid", 0, 4});
+  m.leaf("b", {1});
+  m.add(Plotted{"loss", 1, 2});
+  m.add(Said{"And now?"});
+  m.leaf("c", {1});
+  m.add(Plotted{"loss", 0, 9});
+  const Timeline timeline = timeline_of(m);
+  const std::vector<std::string> expected = {"", "loss 1 of 2, valid 1 of 1",
+                                             "loss 2 of 2, valid 1 of 1", "loss 1 of 1"};
+  for (std::int64_t n = 0; n <= 3; ++n) {
+    CAPTURE(n);
+    CHECK(chart_in_short(timeline, timeline.at(1, n)) == expected[static_cast<std::size_t>(n)]);
+  }
+  const Curve loss = timeline.chart(timeline.at(1, 2))[0];
+  CHECK(loss.points[1].x == 1);
+  CHECK(loss.points[1].y == 2);
+  CHECK(timeline.after(loss.points[0].event) == timeline.at(1, 1));
+  CHECK(timeline.after(loss.points[1].event) == timeline.at(1, 2));
+}
+
+TEST_CASE("a curve is a line as long as it goes to the right, one y for each x") {
+  Machine m;
+  m.leaf("a", {1});
+  for (double x : {0., 1., 1., 2.}) m.add(Plotted{"line", x, 2 * x});
+  for (double x : {0., 2., 1.}) m.add(Plotted{"cloud", x, x});
+  for (double y : {0., 1.}) m.add(Plotted{"upright", 3, y});
+  const Timeline timeline = timeline_of(m);
+  const auto curves = timeline.chart(timeline.at(1, 1));
+  REQUIRE(curves.size() == 3);
+  CHECK(curves[0].to_the_right);
+  CHECK_FALSE(curves[1].to_the_right);
+  CHECK_FALSE(curves[2].to_the_right);
+}
+
+// "digits field": the titles of the pictures that a reader sees.
+std::string pictures_in_short(const Timeline& timeline, Cursor cursor) {
+  std::string text;
+  for (const Pictured* picture : timeline.pictures(cursor))
+    text += picture->title + std::to_string(static_cast<int>(picture->numbers.at(0))) + " ";
+  return text;
+}
+
+TEST_CASE("a later picture takes the place of the one with its title, and a word that of all") {
+  Machine m;
+  const auto show = [&](const std::string& title, float number) {
+    m.add(Pictured{title, 1, 1, {number}});
+  };
+  m.leaf("a", {1});
+  show("seven", 1);
+  show("seven", 2);  // two of one step stand side by side
+  show("field", 3);
+  m.leaf("b", {1});
+  show("field", 4);
+  m.add(Said{"Something else."});
+  m.leaf("c", {1});
+  show("error", 5);
+  const Timeline timeline = timeline_of(m);
+  CHECK(pictures_in_short(timeline, timeline.at(1, 0)) == "");
+  CHECK(pictures_in_short(timeline, timeline.at(1, 1)) == "seven1 seven2 field3 ");
+  CHECK(pictures_in_short(timeline, timeline.at(1, 2)) == "seven1 seven2 field4 ");
+  CHECK(pictures_in_short(timeline, timeline.at(1, 3)) == "error5 ");
+}
+
+TEST_CASE("a pause belongs to the step before it, and is met once") {
+  Machine m;
+  m.add(Paused{});  // before any step: there is nothing to play yet
+  m.leaf("a", {1});
+  m.leaf("b", {1});
+  m.add(Paused{});
+  m.leaf("c", {1});
+  m.open("box", true);  // two steps, the first of them hidden
+  const Id d = m.leaf("d", {1});
+  m.add(Paused{});
+  m.add_(d, d);
+  m.close();
+  const Timeline timeline = timeline_of(m);
+  std::vector<std::string> met;
+  for (Cursor cursor = timeline.start(1); cursor != timeline.end(1);) {
+    const Cursor next = timeline.next(cursor);
+    if (timeline.pauses(cursor, next)) met.push_back(timeline.label(next));
+    CHECK_FALSE(timeline.pauses(next, cursor));
+    cursor = next;
+  }
+  CHECK(met == std::vector<std::string>{"2", "4"});
+  CHECK_FALSE(timeline.pauses(timeline.end(1), timeline.end(1)));
+}
+
 TEST_CASE("a cursor that does not exist becomes the nearest one") {
   const Timeline timeline = timeline_of(traces::chain_rule());
   CHECK(timeline.at(1, 99) == timeline.end(1));

@@ -54,6 +54,8 @@ std::vector<What> one_of_each() {
       Plotted{"loss", 1, 2},
       Printed{std::string("z = 37\n\xff", 8)},
       Ended{Ended::How::signal, 11, "SIGSEGV"},
+      Paused{},
+      Pictured{"digits", 2, 3, {1, 2, 3, 4, 5, 6}},
   };
 }
 
@@ -148,6 +150,19 @@ TEST_CASE("shapes and snapshots that do not fit are refused") {
   snapshot.statistics.rows = snapshot.statistics.columns = 2;
   bytes = encode(snapshot);
   CHECK_THROWS_WITH(decode(bytes.data(), bytes.size()), Catch::Contains("thumbnail"));
+  bytes = encode(Event{Pictured{"", 2, 2, {1, 2, 3}}, {}, 0});
+  CHECK_THROWS_WITH(decode(bytes.data(), bytes.size()), Catch::Contains("picture"));
+  bytes = encode(Event{Pictured{"", 1, 257, std::vector<float>(257)}, {}, 0});
+  CHECK_THROWS_WITH(decode(bytes.data(), bytes.size()), Catch::Contains("picture"));
+}
+
+// Traces that were written before a kind was added are read as before.
+TEST_CASE("the kinds of events keep their places") {
+  CHECK(What(Made{}).index() == 0);
+  CHECK(What(Plotted{}).index() == 15);
+  CHECK(What(Ended{}).index() == 17);
+  CHECK(What(Paused{}).index() == 18);
+  CHECK(What(Pictured{}).index() == 19);
 }
 
 TEST_CASE("bytes that were changed at random are refused or read, and never do harm") {
@@ -172,7 +187,7 @@ TEST_CASE("bytes that were changed at random are refused or read, and never do h
 TEST_CASE("records are added where they belong") {
   Trace trace;
   for (Record& record : all_records()) add(trace, std::move(record));
-  CHECK(trace.events.size() == 18);
+  CHECK(trace.events.size() == 20);
   CHECK(trace.snapshots.size() == 2);
   CHECK(trace.facts.at("mul").formula == "a * b");
   CHECK(trace.sources.at("a.cpp") == "int main() {}\n");

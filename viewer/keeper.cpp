@@ -60,10 +60,11 @@ void for_each_seen(const Event& event, Visit visit) {
   if (auto* landed = std::get_if<Landed>(&event.what)) visit(landed->before), visit(landed->after);
 }
 
-// What stays of an episode that is not kept: its first op, what was plotted, printed and named, and
-// what else later ones need.
+// What stays of an episode that is not kept: its first op, what was plotted, pictured, printed and
+// named, and what else later ones need.
 bool stays(const Event& event) {
   return std::holds_alternative<Plotted>(event.what) ||
+         std::holds_alternative<Pictured>(event.what) ||
          std::holds_alternative<Printed>(event.what) || std::holds_alternative<Named>(event.what) ||
          std::holds_alternative<ScopeOpens>(event.what) ||
          std::holds_alternative<ScopeCloses>(event.what);

@@ -28,8 +28,8 @@
 #include <utility>
 
 #include "viewer/frames.hpp"
-#include "viewer/statistics.hpp"
 #include "viewer/keeper.hpp"
+#include "viewer/statistics.hpp"
 
 extern char** environ;
 
@@ -42,6 +42,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds between_publications{33};
 constexpr milliseconds between_looks{50};       // at whether it has ended while its pipe stays open
 constexpr std::size_t most_printed = 16 << 20;  // bytes of text that a trace keeps
+constexpr std::size_t most_pictured = 64 << 20;  // bytes of pictures, likewise
 
 // A pipe holds less. Whoever fills it again and again must have escaped from what was killed.
 constexpr ssize_t most_left_in_pipe = 4 << 20;
@@ -280,6 +281,8 @@ class Collection {
     add_text();
     if (!has_room()) return;
     if (auto* snapshot = std::get_if<Snapshot>(&record)) fit_into_budget(*snapshot);
+    if (auto* event = std::get_if<Event>(&record))
+      if (auto* picture = std::get_if<Pictured>(&event->what); picture && !fits(*picture)) return;
     keeper_.add(trace_, std::move(record));
     news_ = true;
   }
@@ -313,6 +316,13 @@ class Collection {
  private:
   void add_text() {
     if (!text_.empty()) keeper_.add(trace_, Event{Printed{std::exchange(text_, {})}, {}, 0});
+  }
+
+  bool fits(const Pictured& picture) {
+    if (pictured_ > most_pictured) return false;
+    pictured_ += picture.numbers.size() * sizeof(float);
+    if (pictured_ > most_pictured) print("\n[no more of its pictures are kept]\n");
+    return pictured_ <= most_pictured;
   }
 
   // Once the budget is used up, a snapshot longer than statistics becomes statistics.
@@ -350,9 +360,10 @@ class Collection {
   const std::size_t most_events_;
   Trace trace_;
   Keeper keeper_;
-  std::string text_;         // printed, and not yet an event
-  std::size_t printed_ = 0;  // bytes, of the whole run
-  std::int64_t held_ = 0;    // bytes of snapshots, at most
+  std::string text_;          // printed, and not yet an event
+  std::size_t printed_ = 0;   // bytes, of the whole run
+  std::size_t pictured_ = 0;  // likewise
+  std::int64_t held_ = 0;     // bytes of snapshots, at most
   std::size_t count_at_ = most_events_;
   bool full_ = false;
   bool news_ = false;

@@ -261,6 +261,9 @@ void Recorder::note(const char* kind, const std::string& text, mt::Span<double> 
   if (what == "said") send(Said{text});
   if (what == "asked") send(Asked{text, number(0)});
   if (what == "plotted") send(Plotted{text, number(0), number(1)});
+  if (what == "paused") send(Paused{});
+  if (what == "pictured" && number(0) >= 1)
+    send(picture_of(text, static_cast<std::int64_t>(number(0)), numbers.subspan(1)));
 }
 
 // ---- In a process that a viewer has started -----------------------------------------------------

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "viewer/trace.hpp"
@@ -45,16 +47,17 @@ inline void fill_histogram(Statistics& result, std::span<const double> elements)
   }
 }
 
-// The window as rows and columns: its last dimension is the columns, all others are rows.
-inline void fill_thumbnail(Statistics& result, std::span<const double> elements,
-                           const Seen& window) {
+// The window as rows and columns: its last dimension is the columns, all others are rows. At most
+// `side` of each, in block means.
+inline void fill_thumbnail(Statistics& result, std::span<const double> elements, const Seen& window,
+                           std::int64_t side = thumbnail_side) {
   const auto dims = window.shape.size();
   const std::int64_t columns = dims == 0 ? 1 : window.shape.back();
   std::int64_t rows = 1;
   for (std::size_t d = 0; d + 1 < dims; ++d) rows *= window.shape[d];
   if (rows == 0 || columns == 0) return;
-  result.rows = std::min(rows, thumbnail_side);
-  result.columns = std::min(columns, thumbnail_side);
+  result.rows = std::min(rows, side);
+  result.columns = std::min(columns, side);
   const auto cells = static_cast<std::size_t>(result.rows * result.columns);
   std::vector<double> sums(cells);
   std::vector<std::int64_t> counts(cells);
@@ -81,6 +84,17 @@ inline void fill_thumbnail(Statistics& result, std::span<const double> elements,
 }
 
 }  // namespace detail
+
+// A matrix as a picture: its elements, row by row.
+inline Pictured picture_of(const std::string& title, std::int64_t columns,
+                           std::span<const double> elements) {
+  Seen matrix;
+  matrix.shape = {static_cast<std::int64_t>(elements.size()) / columns, columns};
+  matrix.strides = {columns, 1};
+  Statistics result;
+  detail::fill_thumbnail(result, elements, matrix, Pictured::most_side);
+  return {title, result.rows, result.columns, std::move(result.thumbnail)};
+}
 
 // Elements as they lie in memory, as numbers.
 inline std::vector<double> as_doubles(DType dtype, const std::byte* bytes, std::size_t count) {

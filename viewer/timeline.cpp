@@ -167,6 +167,13 @@ const Failed* Timeline::failure(Cursor cursor) const {
   return index_->get<Failed>(*last);
 }
 
+bool Timeline::pauses(Cursor from, Cursor to) const {
+  from = clamp(from), to = clamp(to);
+  if (from.position >= to.position) return false;
+  const std::optional<std::size_t> last = last_before(index_->pauses, cut_at(*this, to.position));
+  return last && *last > steps_[from.position].event;
+}
+
 // ---- The graph -----------------------------------------------------------------------------------
 
 EpisodeGraph Timeline::graph(int number) const {

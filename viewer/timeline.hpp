@@ -100,6 +100,17 @@ struct Use {
 
 enum class Progress : std::uint8_t { pending, active, done };
 
+// What was plotted under one name, in the order in which it was plotted.
+struct Curve {
+  struct Point {
+    double x = 0, y = 0;
+    std::size_t event = 0;
+  };
+  std::string name;
+  std::vector<Point> points = {};  // of the whole run so far, also those after the cursor
+  bool to_the_right = true;  // one y for each x, from left to right: a line; else it is points
+};
+
 // What an episode consists of, in the order of its events: independent of the cursor.
 struct EpisodeGraph {
   std::vector<std::size_t> ops;     // events of ops
@@ -152,6 +163,19 @@ class Timeline {
   // What the program printed from its beginning up to the cursor; valid until the next extend().
   std::string_view printed(Cursor) const;
   const Failed* failure(Cursor) const;  // the last failed op before the cursor in this episode
+  // Whether the lesson asks for a pause on the way from one cursor to a later one.
+  bool pauses(Cursor from, Cursor to) const;
+
+  // ---- Plots and pictures
+
+  // The curves of the chart that was begun last before the cursor; none if nothing was plotted.
+  // Curves that are plotted without a word in between share a chart.
+  std::span<const Curve> chart(Cursor) const;
+  std::size_t plotted(Cursor, const Curve&) const;  // how many of its points
+  // The pictures that were shown last before the cursor without a word in between. A later step's
+  // picture takes the place of one with the same title.
+  std::vector<const Pictured*> pictures(Cursor) const;
+  Cursor after(std::size_t event) const;  // the first cursor at which it has happened
 
   // ---- The graph
 

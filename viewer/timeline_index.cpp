@@ -230,7 +230,23 @@ void Timeline::Index::read(std::size_t, const Event&, const ScopeCloses& closes)
 
 void Timeline::Index::read(std::size_t i, const Event&, const Said&) { words.push_back(i); }
 void Timeline::Index::read(std::size_t i, const Event&, const Asked&) { words.push_back(i); }
-void Timeline::Index::read(std::size_t, const Event&, const Plotted&) {}
+void Timeline::Index::read(std::size_t i, const Event&, const Paused&) { pauses.push_back(i); }
+void Timeline::Index::read(std::size_t i, const Event&, const Pictured&) { pictures.push_back(i); }
+
+void Timeline::Index::read(std::size_t i, const Event&, const Plotted& plotted) {
+  if (charts.empty() || word_between(charts.back().last, i)) charts.push_back({.begin = i});
+  ChartTrack& chart = charts.back();
+  chart.last = i;
+  auto curve = std::find_if(chart.curves.begin(), chart.curves.end(),
+                            [&](const Curve& one) { return one.name == plotted.series; });
+  if (curve == chart.curves.end())
+    curve = chart.curves.insert(chart.curves.end(), {.name = plotted.series});
+  if (!curve->points.empty()) {
+    const Curve::Point& before = curve->points.back();
+    curve->to_the_right &= plotted.x > before.x || (plotted.x == before.x && plotted.y == before.y);
+  }
+  curve->points.push_back({plotted.x, plotted.y, i});
+}
 
 void Timeline::Index::read(std::size_t i, const Event&, const Printed& text) {
   printed += text.text;

@@ -88,6 +88,11 @@ struct ScopeTrack {
   std::optional<std::size_t> last_step;
 };
 
+struct ChartTrack {
+  std::size_t begin = 0, last = 0;  // events
+  std::vector<Curve> curves = {};
+};
+
 struct Timeline::Index {
   explicit Index(Timeline& timeline) : owner(&timeline) {}
 
@@ -99,7 +104,8 @@ struct Timeline::Index {
   std::unordered_map<Id, NodeTrack> nodes;
   std::unordered_map<Id, ScopeTrack> scopes;
   std::map<std::int64_t, PassTrack> passes;
-  Events ops, failures, makings, words, pass_begins;
+  Events ops, failures, makings, words, pass_begins, pauses, pictures;
+  std::vector<ChartTrack> charts;
   std::map<std::pair<std::string, int>, Events> lines;    // ops on a source line
   std::vector<std::pair<std::size_t, std::size_t>> gaps;  // events of episodes that were not kept
   std::string printed;
@@ -148,6 +154,8 @@ struct Timeline::Index {
   void read(std::size_t i, const Event& event, const Plotted& plotted);
   void read(std::size_t i, const Event& event, const Printed& text);
   void read(std::size_t i, const Event& event, const Ended& how);
+  void read(std::size_t i, const Event& event, const Paused& paused);
+  void read(std::size_t i, const Event& event, const Pictured& picture);
 
   TensorTrack& see(std::size_t i, const Seen& seen);
   void see_version(std::size_t i, const Seen& seen, std::optional<std::int64_t> before = {});
@@ -165,6 +173,7 @@ struct Timeline::Index {
   bool is_open(Id scope, const Toggled& toggled) const;
   std::optional<Id> closed_around(Id scope, const Toggled& toggled) const;
   std::optional<Id> hidden_in(Id tensor, const Toggled& toggled) const;
+  bool word_between(std::size_t begin, std::size_t end) const;
   bool gap_between(std::size_t begin, std::size_t end) const;
   std::int64_t version_at(Id storage, std::size_t cut) const;
   const Assignment& assignment(const Line& line) const;

@@ -55,6 +55,8 @@ void fields(auto& bytes, Is<Asked> auto& x) { bytes(x.text, x.answer); }
 void fields(auto& bytes, Is<Plotted> auto& x) { bytes(x.series, x.x, x.y); }
 void fields(auto& bytes, Is<Printed> auto& x) { bytes(x.text); }
 void fields(auto& bytes, Is<Ended> auto& x) { bytes(x.how, x.number, x.text); }
+void fields(auto&, Is<Paused> auto&) {}
+void fields(auto& bytes, Is<Pictured> auto& x) { bytes(x.title, x.rows, x.columns, x.numbers); }
 void fields(auto& bytes, Is<Event> auto& x) { bytes(x.what, x.line, x.scope); }
 
 template <class T>
@@ -224,9 +226,16 @@ class Input {
     if (bytes != 0 && (bytes % size != 0 || bytes / size != std::size_t(snapshot.count)))
       malformed("a snapshot does not fit its count");
     const Statistics& s = snapshot.statistics;
-    if (s.rows < 0 || s.rows > 64 || s.columns < 0 || s.columns > 64 ||
-        s.thumbnail.size() != std::size_t(s.rows * s.columns))
-      malformed("a thumbnail does not fit its sides");
+    if (!fits(s.thumbnail, s.rows, s.columns, 64)) malformed("a thumbnail does not fit its sides");
+  }
+  static void check(const Pictured& picture) {
+    if (!fits(picture.numbers, picture.rows, picture.columns, Pictured::most_side))
+      malformed("a picture does not fit its sides");
+  }
+  static bool fits(const std::vector<float>& cells, std::int64_t rows, std::int64_t columns,
+                   std::int64_t most) {
+    return rows >= 0 && rows <= most && columns >= 0 && columns <= most &&
+           cells.size() == std::size_t(rows * columns);
   }
   static std::size_t size_of(DType dtype) {
     if (dtype == DType::boolean) return 1;

@@ -175,10 +175,18 @@ struct Ended {
   int number = 0;  // the exit code or the signal
   std::string text;
 };
+struct Paused {};  // a lesson's step(): whoever plays the run stops here
+struct Pictured {  // a matrix as a picture, row by row; a larger one in block means
+  static constexpr std::int64_t most_side = 256;
+  std::string title;
+  std::int64_t rows = 0, columns = 0;
+  std::vector<float> numbers;
+};
 
-using What =
-    std::variant<Made, Op, Failed, PassBegins, PassEnds, Arrived, Hooked, Landed, Wrote, LetGo,
-                 Named, ScopeOpens, ScopeCloses, Said, Asked, Plotted, Printed, Ended>;
+// A kind stands in the bytes as its place in this list: new ones come at the end.
+using What = std::variant<Made, Op, Failed, PassBegins, PassEnds, Arrived, Hooked, Landed, Wrote,
+                          LetGo, Named, ScopeOpens, ScopeCloses, Said, Asked, Plotted, Printed,
+                          Ended, Paused, Pictured>;
 
 struct Event {
   What what;
