@@ -75,10 +75,14 @@ float Paint::wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink fo
     text.remove_prefix(std::min(end + 1, text.size()));
     const Ink ink = !line.empty() && line.front() == ' ' ? formula : plain;
     if (line.empty()) y += px(pitch);
+    // A formula goes on below its beginning.
+    const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+    const float indent = width(ink, line.substr(0, blanks));
+    line.remove_prefix(blanks);
     while (!line.empty()) {
-      const std::size_t fits = fitting(*this, ink, line, room);
+      const std::size_t fits = fitting(*this, ink, line, room - indent);
       y += px(pitch);
-      this->text({top_left.x, y - px(pitch * 0.29f)}, ink, line.substr(0, fits));
+      this->text({top_left.x + indent, y - px(pitch * 0.29f)}, ink, line.substr(0, fits));
       line.remove_prefix(fits);
       line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     }

@@ -15,7 +15,9 @@ void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& 
   const Timeline& timeline = shown.timeline;
   if (timeline.steps().empty()) return;
   const std::int64_t steps = timeline.episode(desk.cursor.episode).steps;
-  const std::string where = "step " + timeline.label(desk.cursor) + " of " + std::to_string(steps);
+  const bool kept = timeline.episode(desk.cursor.episode).kept;
+  const std::string where =
+      kept ? "step " + timeline.label(desk.cursor) + " of " + std::to_string(steps) : "no steps";
   const Ink ink{Face::sans, 14, paint.theme.faint};
   const float words = paint.width(ink, where), gap = paint.px(13), pill = paint.px(84);
   const float left = std::round(middle - (words + gap + pill) / 2);
@@ -188,7 +190,12 @@ float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk
     write(fails_now ? paint.theme.warning : ink.color, step_in_words(timeline, desk.cursor));
   const Words words = last_words(timeline, desk.cursor);
   if (!covered) write(words.fresh ? ink.color : paint.theme.faint, words.text);
-  if (step == nullptr && !timeline.steps().empty()) write(paint.theme.faint, "Step with → and ←.");
+  if (!timeline.episode(desk.cursor.episode).kept)
+    write(paint.theme.faint,
+          "Of a long run some episodes are kept with all their steps, and this one is not. ↑ and ↓ "
+          "go to the others.");
+  else if (step == nullptr && !timeline.steps().empty())
+    write(paint.theme.faint, "Step with → and ←.");
   const bool said = failure != nullptr && shown.status.find(failure->text) != std::string::npos;
   if (shown.failed && !said && !timeline.steps().empty()) write(paint.theme.warning, shown.status);
   const float height = at.y - pane.origin().y + paint.px(10);
@@ -313,6 +320,9 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
   Line wanted = now_;
   if (wanted.number == 0 && !timeline.steps().empty())  // step 0: where it will begin
     wanted = timeline.line(timeline.next(timeline.start(desk.cursor.episode)));
+  if (wanted.number == 0)  // an episode without steps: where its first operation stands
+    if (const auto ops = timeline.graph(desk.cursor.episode).ops; !ops.empty())
+      wanted = timeline.line_of(ops.front());
   const auto& sources = timeline.trace().sources;
   const auto source = sources.find(wanted.number != 0 || path_.empty() ? wanted.file : path_);
   if (source == sources.end()) return;
@@ -474,10 +484,10 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   };
   float x = row.left;
   for (const Button& one : all) {
-    button(one, x, paint.px(50));
-    x += paint.px(58);
+    button(one, x, paint.px(46));
+    x += paint.px(53);
   }
-  x += paint.px(20);
+  x += paint.px(16);
   const Ink ink{Face::sans, 12, paint.theme.faint};
   const float base = row.top + paint.px(19);
   std::array<char, 32> speed{};
@@ -488,7 +498,7 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   if (press.hovered) paint.fill(pace, paint.theme.button_hovered, 5);
   if (press.clicked) desk.asked.push_back(Act::faster);
   paint.text({x, base}, ink, speed.data());
-  x += paint.px(98);
+  x += paint.px(92);
   const std::string episode = "episode " + std::to_string(desk.cursor.episode) + " of " +
                               std::to_string(shown.timeline.episodes().size());
   x += paint.text({x, base}, ink, episode) + paint.px(20);
