@@ -125,6 +125,29 @@ TEST_CASE("nothing moves while one steps") {
   }
 }
 
+TEST_CASE("the numbers beside a line cover no box") {
+  Machine product;  // lesson 04
+  const Id x = product.leaf("x", {2}), y = product.leaf("y", {1}), w = product.leaf("w", {4});
+  product.backward(product.mul(product.add_(x, y), w));
+  std::size_t labels = 0;
+  for (const Machine& machine : {traces::chain_rule(), product}) {
+    const Drawn drawn(machine);
+    for (std::int64_t n = 1; n <= drawn.timeline.episode(1).steps; ++n) {
+      const Scene scene = drawn.at(n);
+      for (const Stroke& line : scene.lines) {
+        if (!line.label) continue;
+        ++labels;
+        CAPTURE(n, line.label->text);
+        const double size = line.label->size;
+        const double width = 0.55 * size * static_cast<double>(words::length(line.label->text));
+        const Rect rect{line.label->at.x - width / 2, line.label->at.y - 0.8 * size, width, size};
+        for (const Box& box : scene.boxes) CHECK_FALSE(overlap(rect, box.rect));
+      }
+    }
+  }
+  CHECK(labels >= 10);
+}
+
 TEST_CASE("covered gradients are asked about, but for those uncovered") {
   const Drawn drawn(traces::chain_rule());
   View view;

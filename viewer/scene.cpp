@@ -482,18 +482,24 @@ void put_arrow(Stroke& stroke) {
   if (stroke.reversed) std::reverse(stroke.curve.begin(), stroke.curve.end());
 }
 
-// The middle of a text beside the middle of a curve: to its right, or above it where it is level.
-Point beside(const std::vector<Point>& curve, double width, double height) {
+// Where a text has its middle beside a curve, `part` of the way along it: to its right, or above it
+// where it is level; or on its other side.
+Point beside(const std::vector<Point>& curve, double part, bool other_side, double width,
+             double height) {
   constexpr double gap = 5;
-  const Point* segment = &curve[(curve.size() - 1) / 3 / 2 * 3];
-  const Point middle = on_curve(segment, 0.5);
-  const Point before = on_curve(segment, 0.4), after = on_curve(segment, 0.6);
+  const double segments = static_cast<double>((curve.size() - 1) / 3);
+  const double number = std::min(std::floor(part * segments), segments - 1);
+  const Point* segment = &curve[static_cast<std::size_t>(number) * 3];
+  const double at = std::clamp(part * segments - number, 0.1, 0.9);
+  const Point middle = on_curve(segment, at);
+  const Point before = on_curve(segment, at - 0.1), after = on_curve(segment, at + 0.1);
   const double length = std::max(distance(before, after), 1e-6);
   Point normal{(after.y - before.y) / length, -(after.x - before.x) / length};
   if (normal.x < 0) normal = {-normal.x, -normal.y};
   if (normal.x < 0.3) normal = {0, -1};
   const double away = normal.x * width / 2 + std::abs(normal.y) * height / 2 + gap;
-  return {middle.x + normal.x * away, middle.y + normal.y * away};
+  const double side = other_side ? -1 : 1;
+  return {middle.x + side * normal.x * away, middle.y + side * normal.y * away};
 }
 
 // ---- The scene -----------------------------------------------------------------------------------
@@ -763,6 +769,29 @@ class SceneMaker {
     return words::length(formula) <= longest ? formula : "";
   }
 
+  // The middle of a text beside a curve that covers no box, as near to the middle as may be; if
+  // there is no such place, at the middle.
+  Point free_place(const std::vector<Point>& curve, double width, double height) const {
+    for (const double part : {0.5, 0.35, 0.65, 0.2, 0.8})
+      for (const bool other_side : {false, true}) {
+        const Point middle = beside(curve, part, other_side, width, height);
+        if (is_free(middle, width, height)) return middle;
+      }
+    return beside(curve, 0.5, false, width, height);
+  }
+
+  bool is_free(Point middle, double width, double height) const {
+    constexpr double margin = 2;
+    for (std::size_t i = 0; i < diagram_.nodes.size(); ++i) {
+      const Structure::Node& box = diagram_.structure.nodes[i];
+      const Point& center = placement_.centers[i];
+      if (std::abs(center.x - middle.x) < (box.width + width) / 2 + margin &&
+          std::abs(center.y - middle.y) < (box.height + height) / 2 + margin)
+        return false;
+    }
+    return true;
+  }
+
   std::optional<Text> label_of(const Stroke& stroke) const {
     std::string text = timeline_.edge_numbers(cursor_, stroke.op, stroke.slot);
     if (view_.cover_gradients && !view_.uncovered.contains(stroke.from.id)) text = "?";
@@ -772,7 +801,7 @@ class SceneMaker {
     const double whole = width_of(text, label_size);
     const double size = std::max(9.0, std::floor(label_size * std::min(1.0, label_width / whole)));
     while (width_of(text, size) > label_width) text = words::cut(text, words::length(text) - 1);
-    const Point middle = beside(stroke.curve, width_of(text, size), size);
+    const Point middle = free_place(stroke.curve, width_of(text, size), size);
     return Text{text,          {middle.x, middle.y + size * 0.35},
                 size,          Font::regular,
                 Align::middle, Role::active_edge};
