@@ -5,8 +5,12 @@
 #include <catch2/catch_all.hpp>
 #endif
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "viewer/chart.hpp"
 #include "viewer/desk.hpp"
 #include "viewer/fonts.hpp"
 #include "viewer/inspector.hpp"
@@ -87,4 +91,57 @@ TEST_CASE("every text has at least 4.5 times the contrast of the ground it stand
     CHECK(contrast(theme->gradient, theme->pill_backward) >= 4.5);
     CHECK(contrast(theme->value, theme->pill_forward) >= 4.5);
   }
+}
+
+// "0 20 40 60 80 100"
+std::string labels(const Axis& axis) {
+  std::string text;
+  for (std::size_t i = 0; i < axis.ticks(); ++i) text += (i == 0 ? "" : " ") + axis.label(i);
+  return text;
+}
+
+TEST_CASE("an axis has round numbers, few of them, and holds all that is plotted") {
+  CHECK(labels(axis_over(1, 100, 5)) == "0 20 40 60 80 100");
+  CHECK(labels(axis_over(0.0074, 6.75, 6)) == "0 2 4 6 8");
+  CHECK(labels(axis_over(-220, 1090, 4)) == "-500 0 500 1000 1500");
+  CHECK(labels(axis_over(0, 0.3, 3)) == "0 0.1 0.2 0.3");
+  CHECK(labels(axis_over(1e-9, 3e-9, 4)) == "1e-09 1.5e-09 2e-09 2.5e-09 3e-09");
+  CHECK(labels(axis_over(1000000, 1000002, 2)) == "1000000 1000001 1000002");
+  CHECK(labels(axis_over(3, 3, 4)) == "1 2 3 4 5");
+  CHECK(labels(axis_over(0, 0, 4)) == "-1 -0.5 0 0.5 1");
+  CHECK(labels(axis_over(INFINITY, -INFINITY, 4)) == "0 1");  // there are no numbers
+  CHECK(axis_over(1, 3, 4).part(2) == 0.5);
+  const std::vector<std::pair<double, double>> ranges = {
+      {-1e308, 1e308}, {1e16, 1e16 + 2}, {-7, -6.999}, {5e-324, 1e-323}, {0.1, 0.7}, {-3, 1e6}};
+  for (const auto& [low, high] : ranges)
+    for (int most = 1; most <= 12; ++most) {
+      CAPTURE(low, high, most);
+      const Axis axis = axis_over(low, high, most);
+      CHECK(axis.ticks() >= 2);
+      CHECK(axis.ticks() <= static_cast<std::size_t>(most) + 2);
+      CHECK(axis.part(std::clamp(low, -1e300, 1e300)) >= -1e-6);
+      CHECK(axis.part(std::clamp(high, -1e300, 1e300)) <= 1 + 1e-6);
+    }
+}
+
+TEST_CASE("a long curve is drawn with few points, and its peaks stay") {
+  Curve curve;
+  for (int i = 0; i < 100000; ++i) curve.points.push_back({double(i), std::sin(0.01 * i), 0});
+  curve.points[50001].y = 9;
+  curve.points[70001].y = -9;
+  curve.points[90001].y = NAN;
+  const Axes axes = axes_of(std::span(&curve, 1), 5, 5);
+  CHECK(axes.up.high == 10);
+  const std::vector<std::size_t> needed = needed_for_a_line(curve.points, axes, 300);
+  CHECK(needed.size() <= 4 * 301);
+  CHECK(std::is_sorted(needed.begin(), needed.end()));
+  CHECK(needed.front() == 0);
+  CHECK(needed.back() == 99999);
+  for (const std::size_t peak : {50001U, 70001U})
+    CHECK(std::binary_search(needed.begin(), needed.end(), peak));
+  CHECK_FALSE(std::binary_search(needed.begin(), needed.end(), 90001U));
+
+  curve.points.resize(3);
+  CHECK(needed_for_a_line(curve.points, axes, 300000) == std::vector<std::size_t>{0, 1, 2});
+  CHECK(needed_for_a_line({}, axes, 300).empty());
 }

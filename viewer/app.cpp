@@ -22,6 +22,7 @@
 #include "viewer/export.hpp"
 #include "viewer/inspector.hpp"
 #include "viewer/panels.hpp"
+#include "viewer/plots.hpp"
 #include "viewer/session.hpp"
 
 namespace viewer {
@@ -285,6 +286,7 @@ class App {
   void lay_out(const Paint& paint, Frame window, const Shown& shown);
   void lay_out_presenting(const Paint& paint, Frame window, const Shown& shown);
   void graph(const Paint& paint, Frame frame, const Shown& shown);
+  void closer_look(const Paint& paint, Frame frame, const Shown& shown);
 
   void report(const Shown& shown);
   bool picture_is_due(double now);
@@ -518,6 +520,7 @@ void App::play(double now) {
   const Cursor before = desk_.cursor;
   step_on();
   if (desk_.cursor == before && !session_.running()) desk_.playing = false;
+  if (session_.timeline().pauses(before, desk_.cursor)) desk_.playing = false;
   draw_frames_ = frames_after_input;
 }
 
@@ -542,6 +545,7 @@ void App::style(const Theme& theme, float scale) const {
   style.WindowMinSize = {1, 1};
   style.ScrollbarSize = 8 * scale;
   style.ScrollbarRounding = 4 * scale;
+  style.GrabMinSize = 28 * scale;
   const auto set = [&](ImGuiCol which, ImU32 color) {
     style.Colors[which] = ImGui::ColorConvertU32ToFloat4(color);
   };
@@ -557,6 +561,17 @@ void App::graph(const Paint& paint, Frame frame, const Shown& shown) {
     draw_no_graph(paint, frame, shown, desk_);
   else
     canvas_.draw(paint, frame, shown, desk_);
+}
+
+// The inspector, and below it what is plotted, if anything is.
+void App::closer_look(const Paint& paint, Frame frame, const Shown& shown) {
+  const float most = frame.height() * (desk_.presenting ? 0.5f : 0.6f);
+  const float plots = std::min(plots_height(paint, frame.width(), shown, desk_), most);
+  const float middle = std::round(frame.bottom - plots);
+  draw_inspector(paint, {frame.left, frame.top, frame.right, middle}, shown, desk_);
+  if (plots == 0) return;
+  draw_plots(paint, {frame.left, middle, frame.right, frame.bottom}, shown, desk_);
+  paint.rule(frame.left + paint.px(16), frame.right - paint.px(16), middle);
 }
 
 // The widths and heights are the design's; in a small window they give way in proportion.
@@ -580,7 +595,7 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
   graph(paint, {left, top, right, desk}, shown);
   source_.draw(paint, {left, desk, right, window.bottom - bar}, shown, desk_);
   timeline_bar_.draw(paint, {left, window.bottom - bar, right, window.bottom}, shown, desk_);
-  draw_inspector(paint, {right, top, window.right, window.bottom}, shown, desk_);
+  closer_look(paint, {right, top, window.right, window.bottom}, shown);
 
   paint.rule(paint.px(16), left - paint.px(16), top + list);
   paint.rule(left, right, desk);
@@ -593,7 +608,7 @@ void App::lay_out_presenting(const Paint& paint, Frame window, const Shown& show
   const float source = window.bottom - std::min(paint.px(4 * 26 + 24), window.height() * 0.3f);
   graph(paint, {0, 0, right, source}, shown);
   source_.draw(paint, {0, source, right, window.bottom}, shown, desk_);
-  draw_inspector(paint, {right, 0, window.right, window.bottom}, shown, desk_);
+  closer_look(paint, {right, 0, window.right, window.bottom}, shown);
   paint.rule(0, right, source);
   paint.upright(right, 0, window.bottom);
 }
@@ -688,6 +703,10 @@ void App::report(const Shown& shown) {
   flag("running", shown.running);
   say("status", shown.status);
   say("notice", notice_);
+  for (const Curve& curve : timeline.chart(desk_.cursor))
+    line += " curve:" + word(curve.name) + "=" +
+            std::to_string(timeline.plotted(desk_.cursor, curve));
+  say("pictures", std::to_string(timeline.pictures(desk_.cursor).size()));
   // Where things are, for a mouse: the middle of each box and lesson, the ends of the steps' bar.
   for (const Box& box : scene_->boxes)
     if (const std::string name = name_of(timeline, box.item); !name.empty())

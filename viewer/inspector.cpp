@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lessons/words.hpp"
+#include "viewer/cells.hpp"
 
 namespace viewer {
 
@@ -31,9 +32,6 @@ namespace {
 constexpr std::size_t most_columns = 8, most_rows = 12;
 
 // How a tensor of any rank lies on a plane: the last axis to the right, all others downwards.
-struct Plane {
-  std::size_t rows = 1, columns = 1;
-};
 Plane plane_of(const Value& value) {
   Plane plane;
   if (!value.shape.empty()) plane.columns = static_cast<std::size_t>(value.shape.back());
@@ -138,8 +136,9 @@ class Inspector {
   }
 
   void heading(std::string_view words) {
-    paint_.text({left_, y_ + px(16)}, {Face::bold, 14, theme_.text}, words);
-    y_ += px(25);
+    y_ += paint_.output({left_, y_}, right_ - left_, 22, {Face::bold, 14, theme_.text},
+                        words) +
+          px(3);
   }
 
   void note(std::string_view words) {
@@ -288,15 +287,6 @@ class Inspector {
     y_ = top + px(6);
   }
 
-  // From one colour for the most negative number over the ground at 0 to `color`.
-  ImU32 heat(double number, double largest, ImU32 color) const {
-    if (!std::isfinite(number)) return theme_.warning;
-    if (largest == 0) return theme_.button;
-    const ImU32 end = number < 0 ? theme_.negative : color;
-    return blended(theme_.button, end,
-                   static_cast<float>(std::min(1.0, std::abs(number) / largest)));
-  }
-
   void heat_map(const Value& value, Plane plane, ImU32 color) {
     double largest = 0, low = std::numeric_limits<double>::infinity(), high = -low;
     for (std::size_t i = 0; i < static_cast<std::size_t>(value.count()); ++i) {
@@ -324,34 +314,15 @@ class Inspector {
     y_ += px(26);
   }
 
-  // Cells of equal size, at most as wide as the panel. Answers the cell under the pointer.
+  // Answers the cell under the pointer.
   template <class Number>
   std::optional<std::size_t> picture(Plane plane, double largest, ImU32 color, Number number) {
-    const float room = right_ - left_;
-    const float columns = static_cast<float>(plane.columns), rows = static_cast<float>(plane.rows);
-    const float cell = std::min({room / columns, px(240) / rows, px(22)});
-    const float wide = std::max(cell, px(1)), high = std::max(cell, px(1));
-    // More cells than pixels: draw one of several.
-    const auto stride_x = static_cast<std::size_t>(std::ceil(columns * wide / room));
-    const auto stride_y = static_cast<std::size_t>(std::ceil(rows * high / px(240)));
-    const ImVec2 mouse = ImGui::GetIO().MousePos;
-    std::optional<std::size_t> hovered;
-    std::size_t drawn_rows = 0;
-    const float gap = cell > px(6) ? px(1) : 0;
-    for (std::size_t row = 0; row < plane.rows; row += stride_y, ++drawn_rows) {
-      std::size_t drawn = 0;
-      for (std::size_t column = 0; column < plane.columns; column += stride_x, ++drawn) {
-        const float x = left_ + wide * static_cast<float>(drawn);
-        const float y = y_ + high * static_cast<float>(drawn_rows);
-        const Frame frame{x, y, x + wide - gap, y + high - gap};
-        paint_.fill(frame, heat(number(row, column), largest, color));
-        if (!ImGui::IsWindowHovered() || !frame.holds(mouse)) continue;
-        hovered = row * plane.columns + column;
-        paint_.outline(frame, theme_.text, 0, 1.5f);
-      }
-    }
-    y_ += high * static_cast<float>(drawn_rows) + px(2);
-    return hovered;
+    const CellsDrawn drawn = draw_cells(paint_, {left_, y_}, right_ - left_, px(240), plane,
+                                        [&](std::size_t row, std::size_t column) {
+                                          return heat(theme_, number(row, column), largest, color);
+                                        });
+    y_ += drawn.height + px(2);
+    return drawn.hovered;
   }
 
   void statistics(const Value& value, ImU32 color) {

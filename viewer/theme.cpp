@@ -51,6 +51,8 @@ const Theme dark_theme{
     .track_done = rgb(0x4a5568),
     .tick_ahead = rgb(0x3a414d),
     .knob = rgb(0xffd479),
+    .curves = {rgb(0x79c0ff), rgb(0xc79bf2), rgb(0x5fd3c6), rgb(0xf28fb1), rgb(0xb8c27a),
+               rgb(0xa3adbd)},
 };
 
 // The same meanings on white: hues kept, darkened until each text has at least 4.5 times the
@@ -97,6 +99,8 @@ const Theme light_theme{
     .track_done = rgb(0x9aa5b4),
     .tick_ahead = rgb(0xc3cad4),
     .knob = rgb(0xe8a500),
+    .curves = {rgb(0x0b5cad), rgb(0x7a3fb8), rgb(0x0b7a70), rgb(0xb02e66), rgb(0x626b12),
+               rgb(0x5c6675)},
 };
 
 ImU32 color_of(const Theme& theme, Role role) {

@@ -4,6 +4,8 @@
 
 #include <imgui.h>
 
+#include <array>
+
 #include "viewer/scene.hpp"
 
 namespace viewer {
@@ -34,6 +36,7 @@ struct Theme {
   ImU32 source_now,
       source_linked;  // the line of this step; lines that belong to what is hovered or selected
   ImU32 track, track_done, tick_ahead, knob;
+  std::array<ImU32, 6> curves;  // of a chart; none of them means anything elsewhere but the first
 };
 
 extern const Theme dark_theme, light_theme;

@@ -306,6 +306,23 @@ def plays_to_the_end_and_stops(open_viewer):
     viewer.wait(step=18, playing=0)
 
 
+def play_pauses_where_the_lesson_says_step(open_viewer):
+    viewer = open_viewer("04", "--step", "1")
+    viewer.wait(step=1, running=0)
+    for step in (4, 5):  # s = x + y, z = s * w
+        viewer.key("space")
+        viewer.wait("play to pause", step=step, playing=0)
+
+
+def a_chart_grows_with_the_steps(open_viewer):
+    viewer = open_viewer("13", "--episode", "3")
+    viewer.wait(running=0, episode=3, **{"curve:loss": "2"})
+    viewer.key("Down")
+    viewer.wait(episode=4, **{"curve:loss": "3"})
+    viewer.key("Up")
+    viewer.wait(episode=3, **{"curve:loss": "2"})
+
+
 def survives_a_window_that_is_hidden_or_tiny(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     viewer.wait(step=13, running=0)
