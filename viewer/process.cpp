@@ -629,7 +629,7 @@ Command compiled(const std::string& file, const Tools& tools, const std::vector<
 
   Command command;
   command.compiled_file = file;
-  command.compiler = {tools.compiler, "-std=c++20",           "-g",
+  command.compiler = {tools.compiler, "-std=c++20",           "-g1",
                       "-O1",          "-I" + folder.string(), "-I" + tools.repository};
   command.compiler.insert(command.compiler.end(),
                           {"-include", (repository / "viewer/attach.hpp").string(),

@@ -40,7 +40,7 @@ struct Tools {
   std::string attach_library = {};
 };
 
-// A student's own program: `file`, compiled unchanged with -std=c++20 -g -O1 and watched, then run
+// A student's own program: `file`, compiled unchanged with -std=c++20 -g1 -O1 and watched, then run
 // with `arguments`. `flags` go to the compiler behind ours.
 Command compiled(const std::string& file, const Tools& tools,
                  const std::vector<std::string>& flags = {},
