@@ -582,7 +582,7 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
   const float bar = paint.px(TimelineBar::height(shown));
   const float desk_height = std::min(bar + paint.px(140), window.height() * 0.5f);
   const float desk = window.bottom - desk_height;
-  const float list = std::min(lessons_.height(paint, shown), (desk - top) * 0.45f);
+  const float list = lessons_.height(paint, shown, (desk - top) * 0.45f);
 
   draw_top_bar(paint, {0, 0, window.right, top}, (left + right) / 2, shown, desk_);
   lessons_.draw(paint, {0, top, left, top + list}, shown, desk_);
@@ -704,8 +704,8 @@ void App::report(const Shown& shown) {
   say("status", shown.status);
   say("notice", notice_);
   for (const Curve& curve : timeline.chart(desk_.cursor))
-    line += " curve:" + word(curve.name) + "=" +
-            std::to_string(timeline.plotted(desk_.cursor, curve));
+    line +=
+        " curve:" + word(curve.name) + "=" + std::to_string(timeline.plotted(desk_.cursor, curve));
   say("pictures", std::to_string(timeline.pictures(desk_.cursor).size()));
   // Where things are, for a mouse: the middle of each box and lesson, the ends of the steps' bar.
   for (const Box& box : scene_->boxes)

@@ -136,8 +136,7 @@ class Inspector {
   }
 
   void heading(std::string_view words) {
-    y_ += paint_.output({left_, y_}, right_ - left_, 22, {Face::bold, 14, theme_.text},
-                        words) +
+    y_ += paint_.output({left_, y_}, right_ - left_, 22, {Face::bold, 14, theme_.text}, words) +
           px(3);
   }
 
@@ -414,8 +413,9 @@ class Inspector {
     float widest = 0;
     for (const Contribution& row : rows)
       widest = std::max(widest, paint_.width({Face::mono_bold, 13, 0}, row.from));
-    if (widest <= px(90)) return {px(114), false};
-    if (widest <= px(150)) return {widest + px(28), false};
+    const bool narrow = right_ - left_ < px(260);
+    if (widest <= px(90) && !narrow) return {px(114), false};
+    if (!narrow && widest <= px(150)) return {widest + px(28), false};
     return {px(12), true};
   }
 
@@ -431,7 +431,16 @@ class Inspector {
             std::optional<std::size_t> element) {
     const Ink faint{Face::mono, 13, theme_.faint};
     const Ink plain{Face::mono, 13, theme_.text};
-    const float lines = (widths.stacked ? 3.0f : 2.0f) + (row.folded.empty() ? 0.0f : 1.0f);
+    const Ink small{Face::mono, 12, theme_.faint};
+    const std::string result = !row.arrived ? "" : hidden ? "?" : in_a_line(row.given, element);
+    const float result_size = paint_.width({Face::mono, 16, 0}, result) > px(110) ? 13.0f : 16.0f;
+    const Ink sum{Face::mono, result_size, theme_.gradient};
+    const float left = left_ + px(8), column = left_ - px(4) + widths.formula;
+    const float edge = right_ - px(14), room = edge - paint_.width(sum, result) - px(10);
+    // How a broadcast gradient was folded takes the place of its numbers, if it fits there.
+    const std::string folds = row.folded.empty() ? "" : folding(row);
+    const bool below = !widths.stacked && paint_.width(small, folds) > room - left;
+    const float lines = (widths.stacked ? 3.0f : 2.0f) + (below ? 1.0f : 0.0f);
     const Frame card{left_ - px(4), y_, right_, y_ + px(12 + 19 * lines)};
     const Paint::Press pressed = press_card(row, card);
     paint_.fill(card,
@@ -441,15 +450,8 @@ class Inspector {
                 6);
     paint_.outline(card, row.active ? theme_.gradient : theme_.line, 6);
     if (pressed.clicked && hidden) desk_.view.uncovered.insert(id);
-
-    const std::string result = !row.arrived ? "" : hidden ? "?" : in_a_line(row.given, element);
-    const float result_size = paint_.width({Face::mono, 16, 0}, result) > px(110) ? 13.0f : 16.0f;
-    const Ink sum{Face::mono, result_size, theme_.gradient};
-    const float edge = card.right - px(14);
     paint_.text_right({edge, (card.top + card.bottom) / 2 + px(6)}, sum, result);
-    const float room = edge - paint_.width(sum, result) - px(10);
 
-    const float left = card.left + px(12), column = card.left + widths.formula;
     float y = y_ + px(21);
     const Ink from{Face::mono_bold, 13, row.arrived ? theme_.text : theme_.faint};
     paint_.text({left, y}, from, paint_.cut(from, row.from, room - left));
@@ -458,13 +460,10 @@ class Inspector {
     y += px(19);
     if (!row.arrived)
       paint_.text({column, y}, {Face::sans, 12, theme_.faint}, "still to come");
+    else if (!folds.empty())
+      paint_.text({left, below ? y + px(19) : y}, small, paint_.cut(small, folds, edge - left));
     else if (!hidden)
       paint_.text({column, y}, plain, paint_.cut(plain, row.numbers, room - column));
-    y += px(19);
-    if (!row.folded.empty()) {
-      const Ink small{Face::mono, 12, theme_.faint};
-      paint_.text({left, y}, small, paint_.cut(small, folding(row), edge - left));
-    }
     y_ = card.bottom + px(8);
   }
 

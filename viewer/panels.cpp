@@ -10,10 +10,11 @@ namespace viewer {
 
 namespace {
 
-void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& shown,
-                    const Desk& desk) {
+// Answers where it ends.
+float step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& shown,
+                     const Desk& desk) {
   const Timeline& timeline = shown.timeline;
-  if (timeline.steps().empty()) return;
+  if (timeline.steps().empty()) return frame.left;
   const std::int64_t steps = timeline.episode(desk.cursor.episode).steps;
   const bool kept = timeline.episode(desk.cursor.episode).kept;
   const std::string where =
@@ -23,7 +24,7 @@ void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& 
   const float left = std::round(middle - (words + gap + pill) / 2);
   const float base = frame.top + paint.px(28);
   paint.text({left, base}, ink, where);
-  if (timeline.step(desk.cursor) == nullptr) return;
+  if (timeline.step(desk.cursor) == nullptr) return left + words;
   const bool backward = timeline.phase(desk.cursor) == Phase::backward;
   const ImU32 color = backward ? paint.theme.gradient : paint.theme.value;
   const Frame shape{left + words + gap, frame.top + paint.px(12), left + words + gap + pill,
@@ -32,6 +33,7 @@ void step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& 
   paint.outline(shape, color, 11);
   paint.text_middle({shape.middle(), base}, {Face::sans, 13, color},
                     backward ? "backward" : "forward");
+  return shape.right;
 }
 
 }  // namespace
@@ -43,7 +45,7 @@ void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& sh
   paint.text({frame.left + paint.px(18), base}, {Face::bold, 16, paint.theme.text}, "minitensor");
   const float title = frame.left + paint.px(132);
   paint.text({title, base}, plain, paint.cut(plain, shown.title, middle - paint.px(120) - title));
-  step_and_phase(paint, frame, middle, shown, desk);
+  const float end = step_and_phase(paint, frame, middle, shown, desk);
 
   struct Button {
     const char* words;
@@ -59,6 +61,7 @@ void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& sh
     Ink ink{Face::sans, 13, paint.theme.faint};
     const float width = paint.width(ink, one.words) + paint.px(20);
     const Frame place{right - width, frame.top + paint.px(8), right, frame.bottom - paint.px(8)};
+    if (place.left < end) break;  // a narrow window: the keys do the same
     const Paint::Press press = Paint::press(one.words, place);
     if (press.hovered || one.on) {
       paint.fill(place, paint.theme.button_hovered, 5);
@@ -74,9 +77,18 @@ void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& sh
 
 static constexpr float row_pitch = 28;
 
+static constexpr float around_rows = 30;
+
 float LessonList::height(const Paint& paint, const Shown& shown) const {
   const std::size_t rows = shown.options.lessons.size();
-  return paint.px(row_pitch * static_cast<float>(rows) + 30);
+  return paint.px(row_pitch * static_cast<float>(rows) + around_rows);
+}
+
+float LessonList::height(const Paint& paint, const Shown& shown, float most) const {
+  const float above = 16;
+  const float rows = std::floor((most - paint.px(above)) / paint.px(row_pitch));
+  const float whole = height(paint, shown);
+  return whole <= most ? whole : paint.px(row_pitch * std::max(rows, 1.0f) + above);
 }
 
 ImVec2 LessonList::place_of(std::size_t lesson) const {

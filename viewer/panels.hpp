@@ -24,7 +24,8 @@ void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const De
 
 class LessonList {
  public:
-  float height(const Paint& paint, const Shown& shown) const;  // of all rows
+  float height(const Paint& paint, const Shown& shown) const;              // of all rows
+  float height(const Paint& paint, const Shown& shown, float most) const;  // of those that fit
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
   ImVec2 place_of(std::size_t lesson) const;  // on the screen, for tests
 
