@@ -137,6 +137,13 @@ TEST_CASE("each step is told in a sentence") {
   CHECK(prose(16) ==
         "x receives dy · n · aⁿ⁻¹ = 1 × 2 × 2 = 4 from pow, its second contribution: 3 + 4 = 7.");
   CHECK(prose(17) == "All contributions to y are in: y.grad = 29.");
+
+  Machine m;
+  m.add(Failed{"matmul", {}, "matmul: inner sizes differ."});
+  m.add(Failed{"pow", {}, "it cannot be told why."});
+  const Timeline failed = timeline_of(m);
+  CHECK(failed.prose(failed.at(1, 1)) == "matmul: inner sizes differ.");
+  CHECK(failed.prose(failed.at(1, 2)) == "pow failed: it cannot be told why.");
 }
 
 TEST_CASE("at the start nothing exists and nothing is told") {

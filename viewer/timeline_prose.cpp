@@ -86,7 +86,8 @@ class Sentence {
            recorded + ".";
   }
   std::string operator()(const Failed& failed) const {
-    return failed.op + " failed: " + failed.text;
+    const bool says_which = failed.text.starts_with(failed.op + ":");
+    return says_which ? failed.text : failed.op + " failed: " + failed.text;
   }
   std::string operator()(const PassBegins& begins) const {
     if (begins.roots.empty()) return "A pass begins.";
