@@ -591,7 +591,8 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
   const float words_end =
       std::clamp(top + list + words_height_, desk, std::max(desk, least_output));
   words_height_ = draw_words(paint, {0, top + list, left, words_end}, shown, desk_);
-  output_.draw(paint, {0, words_end, left, window.bottom}, shown, desk_);
+  if (!shown.timeline.steps().empty() || !shown.failed)  // else it stands in the graph's place
+    output_.draw(paint, {0, words_end, left, window.bottom}, shown, desk_);
   graph(paint, {left, top, right, desk}, shown);
   source_.draw(paint, {left, desk, right, window.bottom - bar}, shown, desk_);
   timeline_bar_.draw(paint, {left, window.bottom - bar, right, window.bottom}, shown, desk_);

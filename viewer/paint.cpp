@@ -58,15 +58,15 @@ static std::size_t fitting(const Paint& paint, Ink ink, std::string_view line, f
 }
 
 float Paint::prose(ImVec2 top_left, float room, float pitch, Ink ink, std::string_view text) const {
-  return wrapped(top_left, room, pitch, ink, {ink.face, ink.size + 1, theme.now}, text);
+  return wrapped(top_left, room, pitch, ink, {ink.face, ink.size + 1, theme.now}, true, text);
 }
 
 float Paint::output(ImVec2 top_left, float room, float pitch, Ink ink,
                     std::string_view text) const {
-  return wrapped(top_left, room, pitch, ink, ink, text);
+  return wrapped(top_left, room, pitch, ink, ink, false, text);
 }
 
-float Paint::wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula,
+float Paint::wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula, bool hanging,
                      std::string_view text) const {
   float y = top_left.y;
   while (!text.empty()) {
@@ -74,11 +74,13 @@ float Paint::wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink fo
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     const Ink ink = !line.empty() && line.front() == ' ' ? formula : plain;
+    float indent = 0;
+    if (hanging) {  // a formula goes on below its beginning
+      const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+      indent = std::min(width(ink, line.substr(0, blanks)), room / 2);
+      line.remove_prefix(blanks);
+    }
     if (line.empty()) y += px(pitch);
-    // A formula goes on below its beginning.
-    const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
-    const float indent = width(ink, line.substr(0, blanks));
-    line.remove_prefix(blanks);
     while (!line.empty()) {
       const std::size_t fits = fitting(*this, ink, line, room - indent);
       y += px(pitch);

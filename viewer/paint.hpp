@@ -70,7 +70,7 @@ class Paint {
   bool button(const char* name, Frame frame, std::string_view label, bool on = true) const;
 
  private:
-  float wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula,
+  float wrapped(ImVec2 top_left, float room, float pitch, Ink plain, Ink formula, bool hanging,
                 std::string_view text) const;
 
   Fonts& fonts_;
