@@ -108,14 +108,14 @@ inline Run& run() {
 }
 
 // A picture in characters. numbers[0] is how many columns it has, all others are its elements.
-inline std::string in_characters(const std::string& title, std::span<const double> numbers) {
+inline std::string in_characters(const std::string& title, mt::Span<double> numbers) {
   const std::string shades[] = {" ", "░", "▒", "▓", "█"};
   const auto columns = static_cast<std::size_t>(numbers[0]);
   double low = INFINITY, high = -INFINITY;
-  for (double number : numbers.subspan(1)) {
-    if (!std::isfinite(number)) continue;
-    low = std::min(low, number);
-    high = std::max(high, number);
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    if (!std::isfinite(numbers[i])) continue;
+    low = std::min(low, numbers[i]);
+    high = std::max(high, numbers[i]);
   }
   const double range = high > low ? high - low : 1.0;
   std::string text = title.empty() ? "" : title + '\n';

@@ -859,7 +859,7 @@ TEST_CASE("whoever watches sees an operation of one's own as one step") {
   class Steps : public Observer {
    public:
     void op(const Node* node, const Facts& facts, const Given& given,
-            std::span<const Tensor* const> inputs, std::span<const Tensor>, Loc) override {
+            Span<const Tensor*> inputs, Span<Tensor>, Loc) override {
       seen += facts.name + std::string(" of ") + std::to_string(inputs.size()) +
               ", n = " + std::to_string(static_cast<int>(given.n)) + ", saved ";
       for (int k = 0; k < node->saved.size(); ++k) seen += node->saved[k].letter;

@@ -263,7 +263,7 @@ void Recorder::note(const char* kind, const std::string& text, mt::Span<double> 
   if (what == "plotted") send(Plotted{text, number(0), number(1)});
   if (what == "paused") send(Paused{});
   if (what == "pictured" && number(0) >= 1)
-    send(picture_of(text, static_cast<std::int64_t>(number(0)), numbers.subspan(1)));
+    send(picture_of(text, static_cast<std::int64_t>(number(0)), {numbers.begin() + 1, numbers.end()}));
 }
 
 // ---- In a process that a viewer has started -----------------------------------------------------
