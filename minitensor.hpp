@@ -74,7 +74,7 @@
 //   12. Random numbers           the same on every machine
 //   13. Proof                    derivatives checked by differences
 //   14. Being watched            the door for viewers; the graph as a picture
-//    A. Appendix: learning       modules, layers, optimisers, schedules
+//    A. Appendix: learning       modules, layers, optimisers, schedules, data
 
 #include <algorithm>
 #include <array>
@@ -11718,6 +11718,231 @@ inline void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_
 }
 
 }  // namespace optim
+
+// ---- Data ---------------------------------------------------------------------------------------
+
+namespace data {
+
+// One example, or a batch of them along axis 0: what goes in and what is to come out. y may be
+// undefined.
+struct Example {
+  Tensor x, y;
+};
+
+// Examples with the numbers 0 to size() - 1. A dataset of your own says how many it has and makes
+// one at a time; those of a batch then have equal shapes, because they are stacked.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::int64_t size() const = 0;
+  virtual Example get(std::int64_t i) const = 0;
+  // The examples with the numbers in `index`, int64 [n].
+  virtual Example batch(const Tensor& index) const {
+    std::vector<Tensor> xs, ys;
+    for (const std::int64_t i : index.to_vector<std::int64_t>()) {
+      const Example one = get(i);
+      xs.push_back(one.x);
+      if (one.y.defined()) ys.push_back(one.y);
+    }
+    return {stack(xs), ys.empty() ? Tensor() : stack(ys)};
+  }
+};
+
+// A handle to a dataset of any class; it is made from the dataset itself, and copies share it.
+class AnyDataset {
+ public:
+  template <class T>
+  requires std::is_base_of_v<Dataset, T> AnyDataset(T dataset)
+      : held_(Ref<Held>::make(new T(std::move(dataset)))) {}
+  const Dataset* operator->() const { return held_->dataset; }
+
+ private:
+  struct Held {
+    explicit Held(const Dataset* it) : dataset(it) {}
+    ~Held() { delete dataset; }
+    static void destroy(Held* held) { delete held; }
+    std::atomic<int> handles{0};
+    const Dataset* const dataset;
+  };
+  Ref<Held> held_;
+};
+
+// Example i is x[i], or x[i] and y[i].
+class TensorDataset : public Dataset {
+ public:
+  explicit TensorDataset(Tensor x, Tensor y = {}, Loc loc = Loc::here())
+      : x_(std::move(x)), y_(std::move(y)) {
+    const At at{"TensorDataset", loc};
+    check_together(at, {&x_});
+    if (x_.dim() == 0) fail(at, {"a 0-d tensor holds no examples"});
+    if (y_.defined() && (y_.dim() == 0 || y_.size(0) != x_.size(0)))
+      fail(at, {"x and y hold different numbers of examples: their shapes are ", x_.shape(),
+                " and ", y_.shape()});
+  }
+  std::int64_t size() const override { return x_.size(0); }
+  Example get(std::int64_t i) const override { return {x_[i], y_.defined() ? y_[i] : Tensor()}; }
+  Example batch(const Tensor& index) const override {
+    return {rows(x_, index), y_.defined() ? rows(y_, index) : Tensor()};
+  }
+
+ private:
+  static Tensor rows(const Tensor& x, const Tensor& index) {
+    return x.index_select(0, index.to(x.device()));
+  }
+  Tensor x_, y_;
+};
+
+// Some examples of a dataset: number i is its number index[i].
+class Subset : public Dataset {
+ public:
+  Subset(AnyDataset whole, Tensor index) : whole_(std::move(whole)), index_(std::move(index)) {}
+  std::int64_t size() const override { return index_.numel(); }
+  Example get(std::int64_t i) const override { return whole_->get(index_[i].item<std::int64_t>()); }
+  Example batch(const Tensor& index) const override {
+    return whole_->batch(index_.index_select(0, index));
+  }
+
+ private:
+  AnyDataset whole_;
+  Tensor index_;  // int64 [n]
+};
+
+struct SplitOptions {
+  ByName by_name = ByName();
+  std::int64_t seed = 0;
+};
+
+// Shares the examples out at random, each to one part: `random_split(digits, {1500, 297})`, or in
+// fractions, {0.8, 0.2}, whose parts are rounded down; what is left over goes to the first ones.
+inline std::vector<Subset> random_split(const AnyDataset& whole,
+                                        std::initializer_list<Scalar> lengths,
+                                        SplitOptions options = {}, Loc loc = Loc::here()) {
+  const At at{"random_split", loc};
+  const std::int64_t n = whole->size();
+  double sum = 0;
+  for (const Scalar& length : lengths) {
+    if (!(length.real() >= 0)) fail(at, {"a length is negative: ", length.real()});
+    sum += length.real();
+  }
+  const bool fractions = std::abs(sum - 1) < 1e-9;
+  std::vector<std::int64_t> sizes;
+  std::int64_t left = n;
+  for (const Scalar& length : lengths) {
+    const double size = fractions ? length.real() * static_cast<double>(n) : length.real();
+    sizes.push_back(static_cast<std::int64_t>(std::floor(size)));
+    left -= sizes.back();
+  }
+  for (std::size_t i = 0; fractions && left > 0; i = (i + 1) % sizes.size(), --left) ++sizes[i];
+  if (left != 0)
+    fail(at, {"the lengths add up to ", sum, ", and there are ", n, " examples"},
+         {"lengths add up to the number of examples, fractions to 1"});
+
+  const Unseen inside(loc);
+  const Tensor order = fresh({n}, int64);
+  Generator generator(static_cast<std::uint64_t>(options.seed));
+  fill_permutation(order.elements(), generator);
+  std::vector<Subset> parts;
+  for (std::int64_t begin = 0; const std::int64_t size : sizes) {
+    parts.emplace_back(whole, order.slice(0, begin, begin + size));
+    begin += size;
+  }
+  return parts;
+}
+
+struct DataLoaderOptions {
+  ByName by_name = ByName();
+  std::int64_t batch_size = 1;
+  bool drop_last = false;  // whether a last batch that is smaller than the others is left out
+  std::int64_t seed = 0;   // of the orders, and of the numbers that get() may draw
+  bool shuffle = false;
+};
+
+inline std::int64_t batches_in(std::int64_t examples, const DataLoaderOptions& options) {
+  const bool rest = examples % options.batch_size != 0 && !options.drop_last;
+  return examples / options.batch_size + (rest ? 1 : 0);
+}
+
+// Once through a dataset, in batches.
+class Epoch {
+ public:
+  Epoch(AnyDataset dataset, const DataLoaderOptions& options, Generator& generator, Loc loc)
+      : dataset_(std::move(dataset)), options_(options), loc_(loc) {
+    const Unseen inside(loc);
+    order_ = arange(dataset_->size());
+    if (options.shuffle) fill_permutation(order_.elements(), generator);
+    draws_ = generator.next();
+  }
+  std::int64_t size() const { return batches_in(order_.numel(), options_); }
+  // Nothing of how it comes about is recorded or observed. What get() draws at random depends on
+  // the seed, the epoch and i, and not on the thread that computes it or what that has drawn
+  // before.
+  Example batch(std::int64_t i) const {
+    const Unseen inside(loc_);
+    const Composed whole("DataLoader", loc_);  // its name in errors
+    struct Restore {
+      Generator before = default_generator;
+      ~Restore() { default_generator = before; }
+    } const restore;
+    manual_seed(distribution::in_pairs(draws_.block(static_cast<std::uint64_t>(i)))[0]);
+    const std::int64_t b = options_.batch_size;
+    return dataset_->batch(order_.slice(0, i * b, (i + 1) * b));
+  }
+  // The observer learns of a batch as of any tensor that is made.
+  Example tell(const Example& batch) const {
+    return {end_tensor(batch.x, {}, loc_),
+            batch.y.defined() ? end_tensor(batch.y, {}, loc_) : Tensor()};
+  }
+
+ private:
+  AnyDataset dataset_;
+  DataLoaderOptions options_;
+  Tensor order_;
+  RandomCall draws_{};
+  Loc loc_;
+};
+
+// Goes through a dataset in batches, as often as one likes:
+//
+//     for (auto [x, y] : loader) ...
+//
+// With `shuffle` each time has an order of its own, the same ones for the same seed on every
+// machine. The loader shares the dataset; a copy will go through it as the original will.
+class DataLoader {
+ public:
+  DataLoader(AnyDataset dataset, DataLoaderOptions options = {}, Loc loc = Loc::here())
+      : dataset_(std::move(dataset)),
+        options_(options),
+        generator_(static_cast<std::uint64_t>(options.seed)) {
+    if (options.batch_size < 1)
+      fail({"DataLoader", loc}, {"the batch size is ", options.batch_size, ", it is at least 1"});
+  }
+
+  std::int64_t size() const { return batches_in(dataset_->size(), options_); }
+
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(Epoch epoch) : epoch_(std::move(epoch)) {}
+    Example operator*() const { return epoch_.tell(epoch_.batch(at_)); }
+    Iterator& operator++() { return ++at_, *this; }
+    bool operator==(End) const { return at_ == epoch_.size(); }
+
+   private:
+    Epoch epoch_;
+    std::int64_t at_ = 0;
+  };
+  Iterator begin(Loc loc = Loc::here()) const { return Iterator(epoch(loc)); }
+  End end() const { return {}; }
+
+  Epoch epoch(Loc loc = Loc::here()) const { return {dataset_, options_, generator_, loc}; }
+
+ private:
+  AnyDataset dataset_;
+  DataLoaderOptions options_;
+  mutable Generator generator_;  // a loader that is const may be gone through all the same
+};
+
+}  // namespace data
 
 }  // namespace minitensor
 

@@ -1,5 +1,5 @@
 // Files of other programs: NumPy reads what we write, we read what NumPy writes, and a damaged file
-// is a sentence.
+// is a sentence. And what goes through data in batches.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -657,5 +657,145 @@ TEST_CASE("without nlohmann-json a safetensors file is refused and told why") {
         "load: a.file has a header in JSON, and this program was compiled without nlohmann-json");
 }
 #endif
+
+// ---- Batches ------------------------------------------------------------------------------------
+
+// Example i is i and a random number.
+struct Noisy : data::Dataset {
+  explicit Noisy(std::int64_t count, std::int64_t bad = -1) : n(count), failing(bad) {}
+  std::int64_t size() const override { return n; }
+  data::Example get(std::int64_t i) const override {
+    if (i == failing) throw Error("example " + std::to_string(i) + " is unreadable");
+    return {tensor(static_cast<double>(i)), rand({2})};
+  }
+  std::int64_t n, failing;
+};
+
+std::vector<tensors::Values> batches_of(const data::DataLoader& loader) {
+  std::vector<tensors::Values> batches;
+  for (auto [x, y] : loader) batches.push_back(tensors::values(x));
+  return batches;
+}
+using Batches = std::vector<tensors::Values>;
+
+TEST_CASE("a loader gives batches in order, the last one smaller or left out") {
+  const data::TensorDataset digits(arange(5), arange(10).reshape(5, 2));
+  CHECK(batches_of({digits, {.batch_size = 2}}) == Batches{{0, 1}, {2, 3}, {4}});
+  CHECK(batches_of({digits, {.batch_size = 2, .drop_last = true}}) == Batches{{0, 1}, {2, 3}});
+  CHECK(batches_of({digits, {.batch_size = 9}}) == Batches{{0, 1, 2, 3, 4}});
+  CHECK(batches_of({digits, {.batch_size = 9, .drop_last = true}}).empty());
+  CHECK(batches_of({data::TensorDataset(zeros({0, 3})), {.batch_size = 2}}).empty());
+  CHECK(data::DataLoader(digits, {.batch_size = 2}).size() == 3);
+  for (auto [x, y] : data::DataLoader(digits, {.batch_size = 2})) {
+    CHECK(tensors::difference(y, stack({x * 2, x * 2 + 1}, 1)) == "");
+    CHECK_FALSE(x.requires_grad());
+  }
+  for (auto [x, y] : data::DataLoader(data::TensorDataset(arange(5)))) CHECK_FALSE(y.defined());
+}
+
+TEST_CASE("a shuffling loader has an order of its own each time, which its seed decides") {
+  const data::TensorDataset many(arange(100));
+  const data::DataLoader loader(many, {.batch_size = 100, .seed = 7, .shuffle = true});
+  const data::DataLoader twin = loader;
+  const data::DataLoader other(many, {.batch_size = 100, .seed = 8, .shuffle = true});
+  const Batches first = batches_of(loader), second = batches_of(loader);
+  CHECK(first != second);
+  manual_seed(1);  // has no say in it
+  CHECK(batches_of(twin) == first);
+  CHECK(batches_of(twin) == second);
+  CHECK(batches_of(other) != first);
+  tensors::Values sorted = first[0];
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == tensors::values(arange(100)));
+}
+
+TEST_CASE("a loader outlives the dataset and the loader that it was made from") {
+  std::optional<data::DataLoader> loader;
+  {
+    const data::TensorDataset dataset(arange(4));
+    const std::vector<data::Subset> halves = data::random_split(dataset, {0.5, 0.5});
+    loader = data::DataLoader(halves[1], {.batch_size = 2});
+  }
+  auto batch = loader->begin();
+  loader.reset();
+  CHECK((*batch).x.numel() == 2);
+}
+
+TEST_CASE("a random split gives each example to one part") {
+  const data::TensorDataset whole(arange(10), arange(10) * arange(10));
+  const auto numbers = [](const std::vector<data::Subset>& parts) {
+    tensors::Values all;
+    for (const data::Subset& part : parts) {
+      for (std::int64_t i = 0; i < part.size(); ++i) {
+        const auto [x, y] = part.get(i);
+        CHECK(y.item() == x.item() * x.item());
+        all.push_back(x.item());
+      }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const std::int64_t three = 3;
+  const std::vector<data::Subset> parts = data::random_split(whole, {three, 7 - three, three});
+  CHECK(parts[1].size() == 4);
+  CHECK(numbers(parts) == tensors::values(arange(10)));
+  // As PyTorch shares out 10 in thirds: what rounding leaves goes to the first parts.
+  const std::vector<data::Subset> thirds = data::random_split(whole, {1. / 3, 1. / 3, 1. / 3});
+  CHECK(thirds[0].size() == 4);
+  CHECK(thirds[2].size() == 3);
+  CHECK(numbers(thirds) == tensors::values(arange(10)));
+  CHECK(batches_of({data::random_split(whole, {10, 0}, {.seed = 1})[0], {.batch_size = 10}}) !=
+        batches_of({data::random_split(whole, {10, 0}, {.seed = 2})[0], {.batch_size = 10}}));
+}
+
+TEST_CASE("a mistake with data is answered with one sentence") {
+  const data::TensorDataset five(arange(5));
+  CHECK(
+      error_of([] { return data::TensorDataset(arange(5), arange(4)), 0; }) ==
+      "TensorDataset: x and y hold different numbers of examples: their shapes are [5] and [4] at "
+      "HERE.");
+  CHECK(error_of([] { return data::TensorDataset(tensor(1.)), 0; }) ==
+        "TensorDataset: a 0-d tensor holds no examples at HERE.");
+  CHECK(error_of([&] { return data::DataLoader(five, {.batch_size = 0}), 0; }) ==
+        "DataLoader: the batch size is 0, it is at least 1 at HERE.");
+  CHECK(
+      error_of([&] {
+        return data::random_split(five, {3, 3}), 0;
+      }) ==
+      "random_split: the lengths add up to 6, and there are 5 examples at HERE. Hint: lengths add "
+      "up to the number of examples, fractions to 1");
+  CHECK(error_of([&] {
+          return data::random_split(five, {6, -1}), 0;
+        }) == "random_split: a length is negative: -1 at HERE.");
+
+  struct Ragged : data::Dataset {
+    std::int64_t size() const override { return 2; }
+    data::Example get(std::int64_t i) const override { return {zeros({i + 1}), {}}; }
+  };
+  const std::string text = error_of([] {
+    return batches_of({Ragged(), {.batch_size = 2}}).size();
+  });
+  CHECK(text.find("DataLoader: the shapes differ: [1] and [2] at test_files.cpp:") == 0);
+}
+
+// Hears of tensors that are made, and of operations.
+struct Ears : Observer {
+  int made_count = 0, op_count = 0;
+  void made(const Tensor&, Loc) override { ++made_count; }
+  void op(const Node*, const Facts&, const Given&, std::span<const Tensor* const>,
+          std::span<const Tensor>, Loc) override {
+    ++op_count;
+  }
+};
+
+TEST_CASE("an observer sees a batch as made, and nothing of how it comes about") {
+  const data::DataLoader loader(Noisy(4), {.batch_size = 2});
+  Ears ears;
+  observe(&ears);
+  for (auto [x, y] : loader) static_cast<void>(x);
+  observe(nullptr);
+  CHECK(ears.made_count == 4);
+  CHECK(ears.op_count == 0);
+}
 
 }  // namespace
