@@ -1,5 +1,5 @@
-// Files of other programs: NumPy's .npy and .npz, safetensors, and memory shared with NumPy and
-// PyTorch (DLPack). MIT licence.
+// Files of other programs: NumPy's .npy and .npz, safetensors, IDX, CSV; and memory shared with
+// NumPy and PyTorch (DLPack). MIT licence.
 #pragma once
 
 // This header stands beside minitensor.hpp and reads from top to bottom as well.
@@ -11,6 +11,8 @@
 //     Tensor x = load_npy("x.npy");
 //     save_npz("both.npz", {{"w", w}, {"b", b}});  // np.load("both.npz")["w"]
 //     save_safetensors("both.safetensors", {{"w", w}, {"b", b}});
+//     Tensor images = load_idx("train-images-idx3-ubyte.gz").to(float32) / 255;
+//     auto [names, values] = load_csv("measured.csv");
 //     DLManagedTensor* shared = to_dlpack(x);      // the same memory, no copy
 //
 // A file may come from anywhere, so nothing in it is believed: every length is compared with the
@@ -21,7 +23,7 @@
 // their values: half precision as float32, small integers as int64.
 //
 // Three packages may be missing. Whatever needs one of them then says so when it is called.
-//   zlib            compressed .npz: compile with -DMINITENSOR_ZLIB and link with -lz
+//   zlib            compressed .npz and IDX: compile with -DMINITENSOR_ZLIB and link with -lz
 //   nlohmann-json   safetensors: found by itself
 //   dlpack          to_dlpack and from_dlpack: found by itself
 //
@@ -32,6 +34,8 @@
 //   .npy          one tensor
 //   .npz          several, in a ZIP archive
 //   safetensors   several, with text about them
+//   IDX           one tensor, as MNIST has it
+//   CSV           a table of numbers
 //   DLPack        memory shared within one process
 
 #include <algorithm>
@@ -45,7 +49,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -183,27 +189,28 @@ void read_elements(std::byte* to, const char* from, std::int64_t count, bool big
   }
 }
 
-// One kind of number: its names in .npy and safetensors, its size there, and what it is here. The
-// first row of each dtype is the one that is written.
+// One kind of number: its names in .npy, safetensors and IDX (0: it has none), its size there, and
+// what it is here. The first row of each dtype is the one that is written.
 struct Kind {
   std::string_view npy, safetensors;
+  int idx;
   std::int64_t bytes;
   DType dtype;
   void (*read)(std::byte* to, const char* from, std::int64_t count, bool big_endian);
 };
 inline constexpr Kind kinds[] = {
-    {"f4", "F32", 4, float32, read_elements<float, unchanged<float>>},
-    {"f2", "F16", 2, float32, read_elements<std::uint16_t, half_to_float>},
-    {"", "BF16", 2, float32, read_elements<std::uint16_t, bfloat_to_float>},
-    {"f8", "F64", 8, float64, read_elements<double, unchanged<double>>},
-    {"i8", "I64", 8, int64, read_elements<std::int64_t, unchanged<std::int64_t>>},
-    {"i4", "I32", 4, int64, read_elements<std::int32_t, to_int64<std::int32_t>>},
-    {"i2", "I16", 2, int64, read_elements<std::int16_t, to_int64<std::int16_t>>},
-    {"i1", "I8", 1, int64, read_elements<std::int8_t, to_int64<std::int8_t>>},
-    {"u4", "U32", 4, int64, read_elements<std::uint32_t, to_int64<std::uint32_t>>},
-    {"u2", "U16", 2, int64, read_elements<std::uint16_t, to_int64<std::uint16_t>>},
-    {"u1", "U8", 1, int64, read_elements<std::uint8_t, to_int64<std::uint8_t>>},
-    {"b1", "BOOL", 1, boolean, read_elements<std::uint8_t, truth>},
+    {"f4", "F32", 0x0D, 4, float32, read_elements<float, unchanged<float>>},
+    {"f2", "F16", 0, 2, float32, read_elements<std::uint16_t, half_to_float>},
+    {"", "BF16", 0, 2, float32, read_elements<std::uint16_t, bfloat_to_float>},
+    {"f8", "F64", 0x0E, 8, float64, read_elements<double, unchanged<double>>},
+    {"i8", "I64", 0, 8, int64, read_elements<std::int64_t, unchanged<std::int64_t>>},
+    {"i4", "I32", 0x0C, 4, int64, read_elements<std::int32_t, to_int64<std::int32_t>>},
+    {"i2", "I16", 0x0B, 2, int64, read_elements<std::int16_t, to_int64<std::int16_t>>},
+    {"i1", "I8", 0x09, 1, int64, read_elements<std::int8_t, to_int64<std::int8_t>>},
+    {"u4", "U32", 0, 4, int64, read_elements<std::uint32_t, to_int64<std::uint32_t>>},
+    {"u2", "U16", 0, 2, int64, read_elements<std::uint16_t, to_int64<std::uint16_t>>},
+    {"u1", "U8", 0x08, 1, int64, read_elements<std::uint8_t, to_int64<std::uint8_t>>},
+    {"b1", "BOOL", 0, 1, boolean, read_elements<std::uint8_t, truth>},
 };
 
 inline const Kind* kind_named(std::string_view Kind::*column, std::string_view name) {
@@ -550,13 +557,22 @@ inline std::uint32_t checksum(std::string_view bytes, std::uint32_t before = 0) 
 }
 
 #if MINITENSOR_ZLIB
-// The `size` bytes that were compressed (RFC 1951). Memory grows with what is really found.
-inline std::string unpack(std::string_view packed, std::uint64_t size, const Source& source) {
+// How compressed bytes begin and end, as zlib counts it: not at all, or with gzip's head and tail.
+enum Wrapping { bare = -MAX_WBITS, gzip = 16 + MAX_WBITS };
+
+// What was compressed (RFC 1951), up to a piece that goes beyond `most`; and whether that is the
+// whole of it. Memory grows with what is really found.
+struct Unpacked {
+  std::string bytes;
+  bool whole;
+};
+inline Unpacked unpack_up_to(std::uint64_t most, std::string_view packed, Wrapping wrapping,
+                             const Source& source) {
   z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) refuse(source, {"needs memory for zlib"});
+  if (inflateInit2(&stream, wrapping) != Z_OK) refuse(source, {"needs memory for zlib"});
   std::string bytes;
   int state = Z_OK;
-  while (state == Z_OK && bytes.size() <= size) {
+  while (state == Z_OK && bytes.size() <= most) {
     if (stream.avail_in == 0) {
       const std::string_view next = packed.substr(0, 1 << 20);
       packed.remove_prefix(next.size());
@@ -571,9 +587,14 @@ inline std::string unpack(std::string_view packed, std::uint64_t size, const Sou
   }
   const bool all_used = packed.empty() && stream.avail_in == 0;
   inflateEnd(&stream);
-  if (state != Z_STREAM_END || !all_used || bytes.size() != size)
+  return {std::move(bytes), state == Z_STREAM_END && all_used};
+}
+inline std::string unpack(std::string_view packed, std::uint64_t size, Wrapping wrapping,
+                          const Source& source) {
+  Unpacked unpacked = unpack_up_to(size, packed, wrapping, source);
+  if (!unpacked.whole || unpacked.bytes.size() != size)
     refuse(source, {"is damaged: its compressed bytes do not make ", size});
-  return bytes;
+  return std::move(unpacked.bytes);
 }
 inline std::string pack(std::string_view head, std::string_view body, const Source& source) {
   z_stream stream{};
@@ -598,7 +619,14 @@ inline std::string pack(std::string_view head, std::string_view body, const Sour
   refuse(source, {"would be compressed, and this program was compiled without zlib"},
          {"apt-get install zlib1g-dev, then compile with -DMINITENSOR_ZLIB and link with -lz"});
 }
-inline std::string unpack(std::string_view, std::uint64_t, const Source& source) {
+enum Wrapping { bare, gzip };
+struct Unpacked {
+  std::string bytes;
+};
+inline Unpacked unpack_up_to(std::uint64_t, std::string_view, Wrapping, const Source& source) {
+  refuse_without_zlib(source);
+}
+inline std::string unpack(std::string_view, std::uint64_t, Wrapping, const Source& source) {
   refuse_without_zlib(source);
 }
 inline std::string pack(std::string_view, std::string_view, const Source& source) {
@@ -752,7 +780,7 @@ inline std::string unpack(const Member& member, const Source& source) {
   if (member.method == stored && member.size != member.packed_size)
     refuse(source, {"is damaged: it is stored as it is and has two sizes"});
   std::string bytes = member.method == stored ? std::string(member.packed)
-                                              : unpack(member.packed, member.size, source);
+                                              : unpack(member.packed, member.size, bare, source);
   if (checksum(bytes) != member.crc) refuse(source, {"is damaged: its checksum does not agree"});
   return bytes;
 }
@@ -1067,6 +1095,275 @@ inline void save_safetensors(const std::string& path, const NamedTensors& tensor
   file.write(header);
   for (const auto& [name, x] : ordered) file.write(files::bytes_of_packed(x));
   file.move_to_its_place();
+}
+
+// ---- IDX ----------------------------------------------------------------------------------------
+//
+// The format of the MNIST digits (yann.lecun.com/exdb/mnist, "File formats"):
+//
+//     0 0                   2 bytes
+//     type of the elements  1 byte
+//     number of axes        1 byte
+//     sizes                 4 bytes each, the most significant one first
+//     elements              row-major, their most significant byte first
+//
+// It is usually compressed as a whole by gzip (RFC 1952).
+
+namespace files {
+
+struct IdxHeader {
+  const Kind* kind;
+  Shape shape;
+};
+inline IdxHeader read_idx_header(Cursor& file, const Source& source) {
+  const char* const what = "its header";
+  if (file.take(2, what) != std::string_view("\0\0", 2))
+    refuse(source, {"is no IDX file: it does not begin with two bytes that are 0"});
+  const int type = file.number<std::uint8_t>(what), axes = file.number<std::uint8_t>(what);
+  const Kind* kind = std::find_if(std::begin(kinds), std::end(kinds),
+                                  [&](const Kind& one) { return one.idx == type; });
+  if (type == 0 || kind == std::end(kinds))
+    refuse(source, {"holds elements of type ", type, ", which IDX does not know"});
+  if (axes > Shape::capacity) refuse(source, {"has more than ", Shape::capacity, " dimensions"});
+  Shape shape;
+  for (int i = 0; i < axes; ++i) {
+    std::int64_t size = 0;
+    for (const char byte : file.take(4, what)) size = size << 8 | static_cast<std::uint8_t>(byte);
+    shape.push_back(size);
+  }
+  return {kind, shape};
+}
+
+// The bytes that gzip compressed. Their header says how many they are, so a small file cannot
+// become something endless.
+inline std::string unpack_idx(std::string_view packed, const Source& source) {
+  const std::string beginning = unpack_up_to(0, packed, gzip, source).bytes;
+  Cursor file(beginning, source);
+  const IdxHeader header = read_idx_header(file, source);
+  const std::uint64_t header_size = beginning.size() - file.rest().size();
+  return unpack(packed, header_size + bytes_for(header.shape, *header.kind, source), gzip, source);
+}
+
+inline Tensor read_idx(std::string_view bytes, const Source& source) {
+  if (bytes.starts_with("\x1F\x8B")) return read_idx(unpack_idx(bytes, source), source);
+  Cursor file(bytes, source);
+  const auto [kind, shape] = read_idx_header(file, source);
+  const std::uint64_t needed = bytes_for(shape, *kind, source);
+  if (needed != file.rest().size())
+    refuse(source,
+           {needed > file.rest().size() ? "is cut short: " : "is too long: ", shape,
+            " elements are ", needed, " bytes, and ", file.rest().size(), " follow the header"});
+  return tensor_from(file.rest(), shape, *kind, true);
+}
+
+}  // namespace files
+
+// Reads a file as MNIST has it, also as it comes, compressed (.gz, with zlib): images [n, 28, 28],
+// labels [n]. Bytes and other integers become int64, floats float32 or float64.
+inline Tensor load_idx(const std::string& path, Loc loc = Loc::here()) {
+  const files::Source source{path, {"load_idx", loc}};
+  return end_tensor(files::read_idx(files::read_file(source), source), {}, loc);
+}
+
+// ---- CSV ----------------------------------------------------------------------------------------
+//
+// A table as spreadsheets write it (RFC 4180): a line for each row, commas between its fields. A
+// field that holds a comma or a line break stands in double quotes, and a quote in it is doubled.
+// Empty lines, and lines that begin with #, are passed over.
+
+struct CsvOptions {
+  ByName by_name = ByName();
+  DType dtype = float32;
+  std::optional<bool> header = {};  // whether names come first; left out: if no number does
+  bool missing_is_nan = false;      // otherwise a missing number is an error
+  char separator = ',';
+};
+
+// `names` is empty if the file has none; `values` is [rows, columns].
+struct CsvTable {
+  std::vector<std::string> names;
+  Tensor values;
+};
+
+namespace files {
+
+inline bool is_blank(char letter) { return letter == ' ' || letter == '\t'; }
+
+inline std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Cuts a text into rows of fields.
+class CsvRows {
+ public:
+  CsvRows(std::string_view text, char separator, const Source& source)
+      : rest_(text), separator_(separator), source_(source) {
+    if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);  // some editors' first mark
+  }
+  // Goes to the next row; false if there is none.
+  bool next() {
+    while (!rest_.empty() && pass_over_line()) {
+    }
+    if (rest_.empty()) return false;
+    first_line_ = line_;
+    fields_.clear();
+    do fields_.push_back(field());
+    while (accept(separator_));
+    accept_line_end();
+    return true;
+  }
+  const std::vector<std::string>& fields() const { return fields_; }
+
+  // The file, and the line of this row, for a sentence that goes on about it.
+  Source here() const {
+    return {source_.name + ", line " + std::to_string(first_line_), source_.at};
+  }
+  Source here(std::size_t column) const {
+    return {here().name + ", column " + std::to_string(column + 1) + ":", source_.at};
+  }
+
+ private:
+  bool accept(char letter) {
+    const bool there = rest_.starts_with(letter);
+    if (there) rest_.remove_prefix(1);
+    return there;
+  }
+  void accept_line_end() {
+    const bool carriage = accept('\r');  // alone or before a line feed
+    const bool there = accept('\n') || carriage;
+    line_ += there;
+  }
+  std::size_t line_end() const { return std::min(rest_.find_first_of("\r\n"), rest_.size()); }
+
+  void skip_blanks() {
+    while (!rest_.empty() && is_blank(rest_[0]) && rest_[0] != separator_) rest_.remove_prefix(1);
+  }
+
+  bool pass_over_line() {
+    const std::string_view line = rest_.substr(0, line_end());
+    if (!without_blanks(line).empty() && !line.starts_with('#')) return false;
+    rest_.remove_prefix(line.size());
+    accept_line_end();
+    return true;
+  }
+  std::string field() {
+    skip_blanks();
+    if (accept('"')) return quoted_field();
+    const std::string_view text = rest_.substr(0, std::min(rest_.find(separator_), line_end()));
+    rest_.remove_prefix(text.size());
+    return std::string(without_blanks(text));
+  }
+  // What follows an opening quote, up to the one that closes it.
+  std::string quoted_field() {
+    std::string text;
+    for (bool open = true; open;) {
+      const std::size_t end = rest_.find('"');
+      if (end == rest_.npos) refuse(here(fields_.size()), {"a quote is opened and never closed"});
+      text += rest_.substr(0, end);
+      rest_.remove_prefix(end + 1);
+      open = accept('"');
+      if (open) text += '"';
+    }
+    line_ += std::count(text.begin(), text.end(), '\n');
+    skip_blanks();
+    if (line_end() > 0 && rest_[0] != separator_)
+      refuse(here(fields_.size()), {"something follows the closing quote"});
+    return text;
+  }
+
+  std::string_view rest_;
+  const char separator_;
+  const Source& source_;
+  std::vector<std::string> fields_;
+  std::int64_t line_ = 1, first_line_ = 1;
+};
+
+// The number in a field: NaN if it is missing, nothing if the field holds something else.
+inline std::optional<double> number_in(std::string_view field) {
+  for (const std::string_view word : {"", "NA", "N/A", "null", "?"})
+    if (field == word) return std::numeric_limits<double>::quiet_NaN();
+  if (field.starts_with('+') && !field.starts_with("+-")) field.remove_prefix(1);
+  double number = 0;
+  const char* const field_end = field.data() + field.size();
+  const auto [end, error] = std::from_chars(field.data(), field_end, number);
+  if (error != std::errc() || end != field_end) return std::nullopt;
+  return number;
+}
+
+// Whether a first row holds names: some of its fields are text, and none is a number.
+inline bool holds_names(const std::vector<std::string>& fields) {
+  bool text = false;
+  for (const std::string& field : fields) {
+    const std::optional<double> number = number_in(field);
+    if (number && !std::isnan(*number)) return false;
+    text = text || !number;
+  }
+  return text;
+}
+
+[[noreturn]] inline void refuse_text(const CsvRows& rows, std::size_t column, bool first) {
+  const std::string& field = rows.fields()[column];
+  for (const char* separator : {";", "\t"})
+    if (field.find(separator) != field.npos)
+      refuse(rows.here(column), {excerpt(field), " is not a number"},
+             {"write {.separator = '", *separator == '\t' ? "\\t" : ";",
+              "'} if that is what stands between its columns"});
+  if (first)
+    refuse(rows.here(column), {excerpt(field), " is not a number"},
+           {"write {.header = true} if the first line holds names"});
+  refuse(rows.here(column), {excerpt(field), " is not a number"});
+}
+
+inline CsvTable read_csv(std::string_view text, const CsvOptions& options, const Source& source) {
+  if (!is_floating(options.dtype))
+    fail(source.at, {"its numbers are floats, not ", options.dtype},
+         {"values.to(int64) makes integers of them"});
+  if (text.find('\0') != text.npos)
+    refuse(source, {"is no plain text: it has a byte that is 0"}, {"save it as CSV in UTF-8"});
+  CsvTable table;
+  std::vector<double> numbers;
+  std::int64_t columns = 0, lines = 0;
+  for (CsvRows rows(text, options.separator, source); rows.next(); ++lines) {
+    const std::vector<std::string>& fields = rows.fields();
+    const auto count = static_cast<std::int64_t>(fields.size());
+    if (lines == 0) columns = count;
+    if (count != columns)
+      refuse(rows.here(), {"has another number of columns than the lines before it: ", count,
+                           ", not ", columns});
+    if (lines == 0 && options.header.value_or(holds_names(fields))) {
+      table.names = fields;
+      continue;
+    }
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const std::optional<double> number = number_in(fields[i]);
+      if (!number) refuse_text(rows, i, lines == 0);
+      if (std::isnan(*number) && !options.missing_is_nan)
+        refuse(rows.here(i), {"the number is missing"},
+               {"write {.missing_is_nan = true} to read it as NaN"});
+      numbers.push_back(*number);
+    }
+  }
+  if (lines == 0) refuse(source, {"is empty: there is no line with numbers"});
+  const Shape shape(static_cast<std::int64_t>(numbers.size()) / columns, columns);
+  table.values = fresh(shape, options.dtype);
+  copy(table.values.elements(), {reinterpret_cast<std::byte*>(numbers.data()), float64, shape,
+                                 contiguous_strides(shape), cpu});
+  return table;
+}
+
+}  // namespace files
+
+// Reads a table of numbers: `auto [names, values] = load_csv("measured.csv");`. Fields that are
+// empty, NA, N/A, NaN, null or ? are missing numbers. Whatever else is no number is an error that
+// names its line and column.
+inline CsvTable load_csv(const std::string& path, const CsvOptions& options = {},
+                         Loc loc = Loc::here()) {
+  const files::Source source{path, {"load_csv", loc}};
+  CsvTable table = files::read_csv(files::read_file(source), options, source);
+  table.values = end_tensor(std::move(table.values), {}, loc);
+  return table;
 }
 
 // ---- DLPack -------------------------------------------------------------------------------------

@@ -658,6 +658,180 @@ TEST_CASE("without nlohmann-json a safetensors file is refused and told why") {
 }
 #endif
 
+// ---- IDX ----------------------------------------------------------------------------------------
+
+// By hand, after the format's description: bytes [2, 3], and what Python's gzip.compress(..., 9,
+// mtime=0) makes of them.
+const std::string small_idx("\0\0\x08\2\0\0\0\2\0\0\0\3\0\1\2\x7F\x80\xFF", 18);
+const std::string small_idx_gz(
+    "\037\213\010\000\000\000\000\000\002\003\143\140\340\140\142\140\140\000\141\146\006\106\246"
+    "\372\206\377\000\137\373\117\013\022\000\000\000",
+    35);
+
+std::string refusal_of_idx(const std::string& bytes) {
+  const std::string text = error_of([&] { return mt::files::read_idx(bytes, source()); });
+  return text.substr(0, text.find(" at files.hpp"));
+}
+
+TEST_CASE("an IDX file is read from its bytes, the most significant one first") {
+  CHECK(description(mt::files::read_idx(small_idx, source())) == "int64 [2, 3] 0 1 2 127 128 255");
+#if MINITENSOR_ZLIB
+  CHECK(description(mt::files::read_idx(small_idx_gz, source())) ==
+        "int64 [2, 3] 0 1 2 127 128 255");
+#endif
+}
+
+TEST_CASE("every type of an IDX file is read as NumPy reads the same bytes") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  std::istringstream expected(python(folder, R"(
+kinds = {0x08: 'u1', 0x09: 'i1', 0x0B: '>i2', 0x0C: '>i4', 0x0D: '>f4', 0x0E: '>f8'}
+number = 0
+for code, kind in kinds.items():
+    for shape in [(), (0,), (5,), (2, 3, 4), (3, 0)]:
+        array = np.linspace(-99, 99, int(np.prod(shape))).astype(kind).reshape(shape)
+        with open('%d.idx' % number, 'wb') as file:
+            file.write(struct.pack('>BBBB%dI' % len(shape), 0, 0, code, len(shape), *shape))
+            file.write(array.tobytes())
+        print(describe(array, 'int64' if 'f' not in kind else {'>f4': 'float32', '>f8': 'float64'}[kind]))
+        number += 1
+)"));
+  int number = 0;
+  for (std::string line; std::getline(expected, line); ++number)
+    CHECK(description(load_idx(folder / (std::to_string(number) + ".idx"))) == line);
+  CHECK(number == 6 * 5);
+}
+
+TEST_CASE("what is wrong with an IDX file is said in one sentence") {
+  const std::vector<std::pair<std::string, std::string>> table = {
+    {"", "ends within its header: it is damaged, or was not copied completely"},
+    {"P5 28 28", "is no IDX file: it does not begin with two bytes that are 0"},
+    {std::string("\0\0\x0A\1\0\0\0\1\0", 9), "holds elements of type 10, which IDX does not know"},
+    {std::string("\0\0\0\1\0\0\0\1\0", 9), "holds elements of type 0, which IDX does not know"},
+    {std::string("\0\0\x08\x09", 4) + std::string(36, '\1'), "has more than 8 dimensions"},
+    {std::string("\0\0\x08\2\0\0\0\2\0\0", 10),
+     "ends within its header: it is damaged, or was not copied completely"},
+    {small_idx.substr(0, 17), "is cut short: [2, 3] elements are 6 bytes, and 5 follow the header"},
+    {small_idx + "x", "is too long: [2, 3] elements are 6 bytes, and 7 follow the header"},
+    {std::string("\0\0\x0E\2\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 12),
+     "claims the shape [4294967295, 4294967295], which has too many elements for any memory"},
+#if MINITENSOR_ZLIB
+    {small_idx_gz.substr(0, 30), "is damaged: its compressed bytes do not make 18"},
+    {small_idx_gz + "x", "is damaged: its compressed bytes do not make 18"},
+    {small_idx_gz.substr(0, 8),
+     "ends within its header: it is damaged, or was not copied completely"},
+#else
+    {small_idx_gz, "would be compressed, and this program was compiled without zlib"},
+#endif
+  };
+  for (const auto& [bytes, sentence] : table)
+    CHECK(refusal_of_idx(bytes) == "load: a.file " + sentence);
+}
+
+TEST_CASE("an IDX file damaged anywhere is refused or read, and never crashes") {
+  const auto read = [](std::string_view bytes) { return mt::files::read_idx(bytes, source()); };
+  CHECK(sentences_about_damage(small_idx, small_idx.size(), read) > 50);
+  CHECK(sentences_about_damage(small_idx_gz, small_idx_gz.size(), read) > 50);
+}
+
+// ---- CSV ----------------------------------------------------------------------------------------
+
+CsvTable table_of(const std::string& text, const CsvOptions& options = {}) {
+  return mt::files::read_csv(text, options, source("load", "a.csv"));
+}
+using Names = std::vector<std::string>;
+
+TEST_CASE("a table is read with or without names, quotes, comments, blanks and a last newline") {
+  const CsvTable whole = table_of(
+      "\xEF\xBB\xBF\"distance, far\",\"the \"\"speed\"\"\nin km/s\"\r\n"
+      "\r\n# measured\r\n 1.5 ,-2\r\n+3,\"4e2\" ");
+  CHECK(whole.names == Names{"distance, far", "the \"speed\"\nin km/s"});
+  CHECK(tensors::difference(whole.values, tensor({{1.5, -2.}, {3., 400.}})) == "");
+  for (const char* text : {"1,2\n3,4\n", "1,2\n3,4", "1,2\r3,4\r", "\n\n 1\t,2\n  \n3,4\n\n"}) {
+    INFO(text);
+    CHECK(table_of(text).names.empty());
+    CHECK(tensors::difference(table_of(text).values, tensor({{1., 2.}, {3., 4.}})) == "");
+  }
+  CHECK(table_of("1;2;3", {.separator = ';'}).values.shape() == Shape(1, 3));
+  CHECK(table_of("\t2\n3\t\n", {.missing_is_nan = true, .separator = '\t'}).values.shape() ==
+        Shape(2, 2));
+  CHECK(table_of("a,b\n").values.shape() == Shape(0, 2));
+  CHECK(table_of("0.1\n", {.dtype = float64}).values.item() == 0.1);
+}
+
+TEST_CASE("a first line has names if none of its fields is a number, or as the reader is told") {
+  CHECK(table_of("a,NA\n1,2\n").names == Names{"a", "NA"});
+  CHECK(table_of("2001,2002\n1,2\n").values.size(0) == 2);
+  const CsvTable told = table_of("2001,2002\n1,2\n", {.header = true});
+  CHECK(told.names == Names{"2001", "2002"});
+  CHECK(tensors::values(told.values) == tensors::Values{1, 2});
+  CHECK(tensors::refused([] { return table_of("a,b\n1,2\n", {.header = false}).values; }));
+}
+
+TEST_CASE("a missing number is NaN if the reader is told so") {
+  const CsvTable table = table_of(",NA\nN/A,null\n?,NaN\n1,-inf\n", {.missing_is_nan = true});
+  CHECK(tensors::values(table.values.isnan().sum(0)) == tensors::Values{3, 3});
+  CHECK(tensors::values(table.values[3]) == tensors::Values{1, -tensors::infinity});
+}
+
+TEST_CASE("what is wrong with a table is said in one sentence with its line and column") {
+  const std::string missing =
+      "the number is missing HERE. Hint: write {.missing_is_nan = true} to "
+      "read it as NaN";
+  const std::string semicolons =
+      " is not a number HERE. Hint: write {.separator = ';'} if that is "
+      "what stands between its columns";
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"a,b\n1,2\n3,x\n", ", line 3, column 2: \"x\" is not a number HERE."},
+      {"1,2\n1,2x\n", ", line 2, column 2: \"2x\" is not a number HERE."},
+      {"1,2\n1,+-2\n", ", line 2, column 2: \"+-2\" is not a number HERE."},
+      {"1,2\n1,1e999\n", ", line 2, column 2: \"1e999\" is not a number HERE."},
+      {"city,1990\nParis,2\n",
+       ", line 1, column 1: \"city\" is not a number HERE. Hint: write "
+       "{.header = true} if the first line holds names"},
+      {"1,2\n\n3,\n", ", line 3, column 2: " + missing},
+      {"1,2\nnan,4\n", ", line 2, column 1: " + missing},
+      {"1;2\n3;4\n", ", line 2, column 1: \"3;4\"" + semicolons},
+      {"a;b\n1;2\n", ", line 2, column 1: \"1;2\"" + semicolons},
+      {"a\tb\n1\t2\n",
+       ", line 2, column 1: \"1?2\" is not a number HERE. Hint: write {.separator "
+       "= '\\t'} if that is what stands between its columns"},
+      {"1,2\n1,2,3\n",
+       ", line 2 has another number of columns than the lines before it: 3, not 2 HERE."},
+      {"\"a\nb\",c\n1,2\n3\n",
+       ", line 4 has another number of columns than the lines before it: 1, not 2 HERE."},
+      {"1,2\n3,\"4\n5,6\n", ", line 2, column 2: a quote is opened and never closed HERE."},
+      {"1,\"2\"3\n", ", line 1, column 2: something follows the closing quote HERE."},
+      {"", " is empty: there is no line with numbers HERE."},
+      {"# nothing\n\n", " is empty: there is no line with numbers HERE."},
+      {std::string("PK\3\4\0", 5),
+       " is no plain text: it has a byte that is 0 HERE. Hint: save it as CSV in UTF-8"},
+  };
+  for (const auto& [text, sentence] : table) {
+    std::string error = error_of([&, &it = text] { return table_of(it).values; });
+    const std::size_t at = error.find("at files.hpp");
+    REQUIRE(at != std::string::npos);
+    error.replace(at, error.find_first_of(". ", at + 12) - at, "HERE");
+    CHECK(error == "load: a.csv" + sentence);
+  }
+  CHECK(error_of([] {
+          return table_of("1", {.dtype = int64}).values;
+        }).find("load: its numbers are floats, not int64") == 0);
+}
+
+TEST_CASE("a table of NumPy is read as NumPy wrote it") {
+  if (!python_has("numpy")) return;
+  shell::TemporaryFolder folder;
+  const std::string expected = python(folder, R"(
+array = np.random.RandomState(0).standard_normal((50, 3)) * 10.0 ** np.arange(-150, 150, 2).reshape(50, 3)[:, ::-1]
+np.savetxt('a.csv', array, delimiter=',', header='x,y,z', comments='')
+print(describe(np.loadtxt('a.csv', delimiter=',', skiprows=1)))
+)");
+  const auto [names, values] = load_csv(folder / "a.csv", {.dtype = float64});
+  CHECK(names == Names{"x", "y", "z"});
+  CHECK(description(values) + "\n" == expected);
+}
+
 // ---- Batches ------------------------------------------------------------------------------------
 
 // Example i is i and a random number.
