@@ -37,6 +37,7 @@
 //   IDX           one tensor, as MNIST has it
 //   CSV           a table of numbers
 //   DLPack        memory shared within one process
+//   Batches       made by a second thread
 
 #include <algorithm>
 #include <array>
@@ -49,6 +50,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <limits>
 #include <map>
 #include <optional>
@@ -1499,5 +1501,54 @@ inline Tensor from_dlpack(DLManagedTensor*, Loc loc = Loc::here()) {
   fail_without_dlpack({"from_dlpack", loc});
 }
 #endif
+
+// ---- Batches ------------------------------------------------------------------------------------
+
+namespace data {
+
+// The batches of a loader, as the loader itself would give them, but each is made by a second
+// thread while the one before it is in use. The loader has to live as long.
+//
+//     for (auto [x, y] : data::Prefetch(loader)) ...
+class Prefetch {
+ public:
+  explicit Prefetch(const DataLoader& loader) : loader_(loader) {}
+
+  class Iterator {
+   public:
+    explicit Iterator(Epoch epoch) : epoch_(std::move(epoch)) {
+      start(0);
+      wait();
+    }
+    Example operator*() const { return epoch_.tell(batch_); }
+    Iterator& operator++() {
+      ++at_;
+      wait();
+      return *this;
+    }
+    bool operator==(DataLoader::End) const { return at_ == epoch_.size(); }
+
+   private:
+    void start(std::int64_t i) {
+      if (i < epoch_.size())
+        next_ = std::async(std::launch::async, [epoch = epoch_, i] { return epoch.batch(i); });
+    }
+    void wait() {  // throws what a dataset's get() threw
+      if (at_ < epoch_.size()) batch_ = next_.get();
+      start(at_ + 1);
+    }
+    Epoch epoch_;
+    std::int64_t at_ = 0;
+    Example batch_;              // number at_
+    std::future<Example> next_;  // the one behind it
+  };
+  Iterator begin(Loc loc = Loc::here()) const { return Iterator(loader_.epoch(loc)); }
+  DataLoader::End end() const { return {}; }
+
+ private:
+  const DataLoader& loader_;
+};
+
+}  // namespace data
 
 }  // namespace minitensor

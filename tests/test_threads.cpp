@@ -2,6 +2,7 @@
 // the thread sanitizer as well.
 #include <thread>
 
+#include "minitensor_files.hpp"
 #include "tests/tensors.hpp"
 
 namespace {
@@ -79,6 +80,50 @@ TEST_CASE("grad mode belongs to a thread") {
   bool elsewhere = false;
   std::thread([&] { elsewhere = is_grad_enabled(); }).join();
   CHECK(elsewhere);
+}
+
+// Example i is i and a random number; 7 cannot be read.
+struct Noisy : data::Dataset {
+  std::int64_t size() const override { return 8; }
+  data::Example get(std::int64_t i) const override {
+    if (i == 7) throw Error("example 7 is unreadable");
+    return {tensor(static_cast<double>(i)) * leaf(1.), rand({100})};
+  }
+};
+
+TEST_CASE("batches made by a second thread are those of the loader itself") {
+  const auto all = [](const auto& batches) {
+    std::vector<Tensor> list;
+    try {
+      for (auto [x, y] : batches) {
+        CHECK_FALSE(x.requires_grad());
+        list.push_back(x);
+        list.push_back(y * y);
+      }
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()) == "example 7 is unreadable");
+      list.push_back(tensor(-1.));
+    }
+    return list;
+  };
+  for (const bool shuffle : {false, true}) {
+    const data::DataLoader loader(Noisy(), {.batch_size = 2, .shuffle = shuffle}), twin = loader;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      manual_seed(5);
+      const std::vector<Tensor> expected = all(loader);
+      const double drawn = rand({}).item();
+      manual_seed(5);
+      const std::vector<Tensor> got = all(data::Prefetch(twin));
+      CHECK(rand({}).item() == drawn);
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], expected[i]) == "");
+    }
+  }
+  const data::DataLoader loader(Noisy(), {.batch_size = 4});
+  for (auto [x, y] : data::Prefetch(loader)) {
+    CHECK(values(x) == Values{0, 1, 2, 3});
+    break;  // the batch that is on its way is waited for
+  }
 }
 
 }  // namespace
