@@ -74,11 +74,9 @@ class Narrator : public mt::Observer {
   }
 
   void named(const mt::Tensor& x) override {
-    if (!telling_) return;
-    std::string& name = names_[x.id()];
-    const bool is_news = name.empty();
-    name = x.name();
-    if (is_news) tell(name + " = " + in_words(x));
+    const bool is_news = !names_.contains(x.id());
+    names_[x.id()] = x.name();
+    if (telling_ && is_news) tell(x.name() + " = " + in_words(x));
   }
 
   void op(const mt::Node* node, const mt::Facts& facts, const mt::Given& given,
@@ -100,6 +98,12 @@ class Narrator : public mt::Observer {
   void scope_opens(mt::Id, const char* name, bool composed, mt::Loc line) override {
     const bool inside = !scopes_.empty() && scopes_.back().composed;
     if (composed && !inside) arrive_at(line);
+    if (scopes_.empty()) {
+      net_line_ = {line.path(), line.line()};
+      net_is_news_ = !lines_told_.contains(net_line_);
+      net_layers_ = 0;
+    }
+    if (scopes_.size() == 1 && !composed && !inside) ++net_layers_;
     scopes_.push_back({name, composed || inside, composed && !inside, {}, {}, {}, {}});
   }
 
@@ -108,11 +112,12 @@ class Narrator : public mt::Observer {
     const OpenScope closed = std::move(scopes_.back());
     scopes_.pop_back();
     if (closed.is_box && !closed.outputs.empty()) close_box(closed);
+    if (scopes_.empty() && net_layers_ > 0 && last_output_.defined()) close_net();
   }
 
   void wrote(const mt::Tensor& x, std::int64_t, const char* by, const mt::Node*,
              mt::Loc line) override {
-    arrive_at(line);
+    arrive_at(line, false);
     if (telling_) tell(name_of(x) + " is now " + in_words(x) + " (" + by + ")");
   }
 
@@ -145,13 +150,16 @@ class Narrator : public mt::Observer {
     const auto told = told_.find(node.id());
     if (told == told_.end() || !names_.contains(target)) return;
 
-    std::string text = names_[target] + " receives " + reckoned(node, slot, told->second);
+    std::string how = reckoned(node, slot, told->second);
     for (int i = 0; i < folded_axes.size(); ++i)
-      text += (i == 0 ? " summed over axis " : " and ") + std::to_string(folded_axes[i]);
-    tell(text + (text.ends_with(" ") ? "" : " = ") + in_words(given) + " from " +
-         told->second.name_and_expression());
+      how += (i > 0         ? " and "
+              : how.empty() ? "summed over axis "
+                            : " summed over axis ") +
+             std::to_string(folded_axes[i]);
+    tell(names_[target] + " receives " + how + (how.empty() ? "" : " = ") + in_words(given) +
+         " from " + told->second.name_and_expression());
     if (sum.count == 1) return;
-    text = "  its " + words::ordinal(sum.count) + " contribution";
+    std::string text = "  its " + words::ordinal(sum.count) + " contribution";
     if (sum.is_number)
       text += ": " + words::number(before) + " + " + words::number(given.item()) + " = " +
               words::number(sum.value);
@@ -235,19 +243,22 @@ class Narrator : public mt::Observer {
   };
 
   // A loop is told once: a line that is reached again, after another one, is passed over in
-  // silence. So is a line that goes on and on.
-  void arrive_at(mt::Loc line) {
+  // silence. So is a line that goes on and on. `makes`: what happens there has a result.
+  void arrive_at(mt::Loc line, bool makes = true) {
     const std::pair<std::string, int> here(line.path(), line.line());
     if (here != line_) {
       line_ = here;
-      operations_on_line_ = 0;
+      operations_on_line_ = events_on_line_ = 0;
       telling_ = lines_told_.insert(here).second;
     }
-    if (++operations_on_line_ > 12) telling_ = false;
+    operations_on_line_ += makes ? 1 : 0;
+    if (++events_on_line_ > 12) telling_ = false;
   }
 
-  // `auto z = (x + y) * w;` calls the second of its operations z.
+  // `auto z = (x + y) * w;` calls the second of its operations z; `auto y = net(x);` none of those
+  // of its layers, but what comes out in the end.
   std::string variable_of_next_operation() const {
+    if (!scopes_.empty() && net_layers_ > 0 && line_ == net_line_) return "";
     const Naming naming = naming_on(source_line(line_.first, line_.second));
     return naming.operations == operations_on_line_ ? naming.variable : "";
   }
@@ -321,10 +332,20 @@ class Narrator : public mt::Observer {
     for (mt::Id node : box.nodes) told_[node] = told;
   }
 
+  void close_net() {
+    const Naming naming = naming_on(source_line(net_line_.first, net_line_.second));
+    lines_told_.insert(net_line_);
+    std::string& name = names_[last_output_.id()];
+    if (naming.operations != 1 || naming.variable.empty() || name == naming.variable) return;
+    name = naming.variable;
+    if (net_is_news_) tell(naming.variable + " = " + in_words(last_output_));
+  }
+
   // Names the results of an operation, and tells it.
   void finish(const mt::Node* node, mt::Span<mt::Tensor> outputs, Told told,
               const std::string& with_numbers) {
     if (outputs.empty()) return;
+    last_output_ = outputs[0];
     told.name = variable_of_next_operation();
     for (const mt::Tensor& output : outputs)
       names_[output.id()] = told.name.empty() ? told.expression : told.name;
@@ -384,7 +405,7 @@ class Narrator : public mt::Observer {
   bool after_prose_ = false;
 
   std::pair<std::string, int> line_;
-  int operations_on_line_ = 0;
+  int operations_on_line_ = 0, events_on_line_ = 0;
   bool telling_ = true;
   std::set<std::pair<std::string, int>> lines_told_;
 
@@ -393,6 +414,10 @@ class Narrator : public mt::Observer {
   std::map<mt::Id, Sum> received_;       // in this pass, by the tensor's id
   std::set<mt::Id> has_let_go_;
   std::vector<OpenScope> scopes_;
+  std::pair<std::string, int> net_line_;  // of the outermost module that runs
+  bool net_is_news_ = false;
+  int net_layers_ = 0;  // modules inside of it so far
+  mt::Tensor last_output_;
   std::vector<std::string> hints_;  // for the next question
   Chart chart_;
 };

@@ -306,6 +306,42 @@ TEST_CASE("the narrator says over which axis a broadcast gradient was summed") {
         std::string::npos);
 }
 
+TEST_CASE(
+    "the narrator calls what comes out of a network, and no layer inside it, by its variable") {
+  const std::string told = narrated([] {
+    mt::nn::Sequential net(mt::nn::Linear(1, 1), mt::nn::ReLU());
+    {
+      const mt::NoGrad guard;
+      net.parameters()[0].fill_(2);
+      net.parameters()[1].fill_(1);
+    }
+    auto x = mt::ones({1, 1});
+    for (int i = 0; i < 2; ++i) {
+      auto y = net(x);
+      auto loss = y.sum();
+      loss.backward();
+    }
+  });
+  CHECK(told.find("  linear(0.weight, x, 0.bias) = [1, 1], from 3 to 3\n") != std::string::npos);
+  CHECK(told.find("  y = [1, 1], from 3 to 3\n  loss = sum(y) = 3\n") != std::string::npos);
+  CHECK(told.find("  0.bias receives summed over axis 0 = [1]") != std::string::npos);
+  CHECK(told.find("  y = ") == told.rfind("  y = "));
+}
+
+TEST_CASE("a write among the operations of a line does not change what its variable is called") {
+  const std::string told = narrated([] {
+    const auto count = mt::zeros({});
+    const auto next = [&](const mt::Tensor& x, mt::Loc loc = mt::Loc::here()) {
+      const mt::Pin pin(loc);
+      count.add_(1);
+      return x * 2.0;
+    };
+    auto x = mt::tensor(3.0);
+    auto y = next(x);
+  });
+  CHECK(told.find("  y = x · 2 = 3 × 2 = 6\n") != std::string::npos);
+}
+
 TEST_CASE("the narrator tells a loop once") {
   const std::string told = narrated([] {
     auto h = mt::tensor(1.0);
