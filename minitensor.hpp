@@ -11242,12 +11242,14 @@ inline Optimizer::Optimizer(const char* name, const std::vector<Tensor>& paramet
   const At at{name, loc};
   if (!(lr >= 0)) fail(at, {"the learning rate is negative: ", lr});
   if (parameters.empty()) fail(at, {"there are no parameters"}, {"hand over net.parameters()"});
+  const NoGrad guard;
   for (const Tensor& w : parameters) {
     if (!w.defined() || !w.is_leaf() || !w.requires_grad())
       fail(at, {"a parameter is not a leaf that requires grad"},
            {"make it with {.requires_grad = true}"});
     for (const Parameter& other : parameters_)
       if (other.w.id() == w.id()) fail(at, {"a parameter is there twice"}, {"name each once"});
+    check_writable(w, at);
     parameters_.push_back({w, {}});
   }
 }

@@ -658,6 +658,9 @@ TEST_CASE("an optimiser refuses what it can't work with") {
         "Adagrad: lr_decay is -0.5, it cannot be negative at HERE.");
   CHECK(error_of([&] { return optim::SGD({w}, {.nesterov = true}), 0; }) ==
         "SGD: nesterov needs a momentum, and no dampening at HERE.");
+  CHECK(error_of([] { return optim::SGD({ones({1}).expand({3}).requires_grad_()}), 0; }) ==
+        "SGD: several elements of this expanded tensor [3] are one place in memory at HERE. Hint: "
+        "clone() it first");
   CHECK(refused([&] { return optim::SGD({w}, {.momentum = -0.9}), 0; }));
   CHECK(refused([&] { return optim::RMSprop({w}, {.alpha = not_a_number}), 0; }));
 }
