@@ -10627,8 +10627,7 @@ struct LinearOptions {
   bool bias = true;
 };
 // x wᵀ + bias: [.., in] -> [.., out].
-class Linear : public Layer {
- public:
+struct Linear : Layer {
   Linear(std::int64_t in, std::int64_t out, LinearOptions options = {}, Loc loc = Loc::here())
       : weight(uniform_parameter("weight", {out, in}, in, loc)),
         bias(options.bias ? uniform_parameter("bias", {out}, in, loc) : Tensor()) {}
@@ -10674,16 +10673,14 @@ class Conv : public Layer {
   }
 };
 // [N, in, L] -> [N, out, L'], with L' = (L + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
-class Conv1d : public Conv {
- public:
+struct Conv1d : Conv {
   Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, ConvLayerOptions options = {},
          Loc loc = Loc::here())
       : Conv(shape_of(in, out, {kernel}, options.groups, loc), options, loc) {}
   Tensor forward(const Tensor& x) override { return conv1d(x, weight, bias, how_); }
 };
 // The same for images: [N, in, H, W] -> [N, out, H', W'].
-class Conv2d : public Conv {
- public:
+struct Conv2d : Conv {
   Conv2d(std::int64_t in, std::int64_t out, Pair kernel, ConvLayerOptions options = {},
          Loc loc = Loc::here())
       : Conv(shape_of(in, out, {kernel.height, kernel.width}, options.groups, loc), options, loc) {}
@@ -10779,14 +10776,12 @@ class BatchNorm : public Norm {
   const Shape axes_;
   const BatchNormLayerOptions options_;
 };
-class BatchNorm1d : public BatchNorm {  // [N, C] or [N, C, L]
- public:
+struct BatchNorm1d : BatchNorm {  // [N, C] or [N, C, L]
   explicit BatchNorm1d(std::int64_t channels, BatchNormLayerOptions options = {},
                        Loc loc = Loc::here())
       : BatchNorm(channels, {2, 3}, options, loc) {}
 };
-class BatchNorm2d : public BatchNorm {  // [N, C, H, W]
- public:
+struct BatchNorm2d : BatchNorm {  // [N, C, H, W]
   explicit BatchNorm2d(std::int64_t channels, BatchNormLayerOptions options = {},
                        Loc loc = Loc::here())
       : BatchNorm(channels, {4}, options, loc) {}
@@ -11335,29 +11330,25 @@ class SGD : public Optimizer {
   double* momentum() override { return &o_.momentum; }
 
  private:
-  struct Plain {
-    static constexpr std::size_t states = 0;
+  template <std::size_t n>  // 1 with momentum
+  struct Rule {
+    static constexpr std::size_t states = n;
     template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 0>&, const std::array<N, 2>& k) {
-      const auto& [lr, decay] = k;
-      w = w - (g + w * decay) * lr;
-    }
-  };
-  struct WithMomentum {
-    static constexpr std::size_t states = 1;
-    template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 1>& v, const std::array<N, 6>& k) {
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 6>& k) {
       const auto& [lr, decay, momentum, share, of_g, of_v] = k;
-      const V slope = g + w * decay;
-      v[0] = v[0] * momentum + slope * share;
-      w = w - (slope * of_g + v[0] * of_v) * lr;
+      V slope = g + w * decay;
+      if constexpr (n == 1) {
+        s[0] = s[0] * momentum + slope * share;
+        slope = slope * of_g + s[0] * of_v;
+      }
+      w = w - slope * lr;
     }
   };
   void update(Parameter& p) override {
-    if (o_.momentum == 0) return apply<Plain>(p, std::array{lr(), o_.weight_decay});
     const double share = p.s[0].defined() ? 1 - o_.dampening : 1;  // at first v is g itself
     const double of_g = o_.nesterov ? 1 : 0, of_v = o_.nesterov ? o_.momentum : 1;
-    apply<WithMomentum>(p, std::array{lr(), o_.weight_decay, o_.momentum, share, of_g, of_v});
+    const std::array k = {lr(), o_.weight_decay, o_.momentum, share, of_g, of_v};
+    o_.momentum != 0 ? apply<Rule<1>>(p, k) : apply<Rule<0>>(p, k);
   }
   SGDOptions o_;
 };
@@ -11424,8 +11415,7 @@ class Adam : public Optimizer {
 };
 // Adam, whose weights shrink by lr * weight_decay of themselves in each step, apart from their
 // gradients (I. Loshchilov, F. Hutter, 2019).
-class AdamW : public Adam {
- public:
+struct AdamW : Adam {
   explicit AdamW(const std::vector<Tensor>& parameters, AdamOptions options = {},
                  Loc loc = Loc::here())
       : Adam("AdamW", parameters, options, true, loc) {}

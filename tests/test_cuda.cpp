@@ -558,6 +558,30 @@ TEST_CASE("a training on the card goes as on the processor") {
   CHECK(difference(trained(cuda), trained(cpu), 1e-5) == "");
 }
 
+TEST_CASE("a network that is moved to the card learns there as on the processor") {
+  const auto trained = [](bool moved) {
+    manual_seed(1);
+    nn::Sequential net(nn::Linear(3, 4), nn::BatchNorm1d(4), nn::Tanh(), nn::Linear(4, 2));
+    optim::AdamW optimizer(net.parameters(), {.lr = 0.05, .amsgrad = true});
+    Tensor x = pattern(float32, {20, 3}, 1), t = pattern(float32, {20, 2}, 2);
+    for (int step = 0; step < 6; ++step) {
+      if (moved && step == 2) {  // with what the optimiser remembers
+        net.to(cuda);
+        x = x.to(cuda), t = t.to(cuda);
+      }
+      optimizer.zero_grad();
+      mse_loss(net(x), t).backward();
+      static_cast<void>(optim::clip_grad_norm_(net.parameters(), 0.5));
+      optimizer.step();
+    }
+    net.to(cpu);
+    std::vector<Tensor> all;
+    for (const auto& [name, tensor] : net.state_dict()) all.push_back(tensor.to(float32).flatten());
+    return cat(all);
+  };
+  CHECK(difference(trained(true), trained(false), 1e-5, 1e-6) == "");
+}
+
 // ---- Errors -----------------------------------------------------------------
 
 TEST_CASE("tensors of two devices do not meet, and the message names both") {
