@@ -83,6 +83,10 @@ const std::vector<std::string> wrong = {
     "auto t = x.sum({0}, true);",
     "y.backward({});",
     "optim::SGD optimizer(list, {0.1});",
+    // What a module was made of stays.
+    "nn::Linear fc(2, 3); fc = nn::Linear(2, 3);",
+    "nn::Linear fc(2, 3); fc.weight = x;",
+    "nn::Linear fc(2, 3, {false});",
     // grad() gives a list.
     "Tensor dx = grad(y, x);",
     "Tensor v, i; std::tie(v, i) = x.max(0);",

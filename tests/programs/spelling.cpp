@@ -265,6 +265,47 @@ void more_operations() {
   EXPECT(multinomial(row, 2, {.replacement = true}).numel() == 2);
 }
 
+struct Net : nn::Module {
+  nn::Linear fc1 = add("fc1", nn::Linear(4, 8, {.bias = false}));
+  nn::Sequential rest = add("rest", nn::Sequential(nn::ReLU(), nn::Linear(8, 2)));
+  const Tensor scale = register_parameter("scale", ones({1}));
+  Tensor forward(const Tensor& x) override { return rest(fc1(x)) * scale; }
+};
+
+void networks() {
+  const std::size_t u = 4;
+  Net net;
+  const Net copy = net;
+  std::vector<Net> nets{net, copy};
+  nets.push_back(Net());
+  for (Net& one : nets) EXPECT(one(ones({3, 4})).shape() == Shape(3, 2));
+  for (const auto& [name, w] : net.named_parameters()) EXPECT(w.name() == name);
+  const std::map<std::string, Tensor> state = net.state_dict();
+  EXPECT(state.count("rest.1.bias") == 1);
+  nets[2].load_state_dict(state);
+  nets[2].load_state_dict(net.state_dict(), {.strict = false});
+  net.to(float64);
+  net.to("cpu");
+  net.eval();
+  nn::Conv2d conv(1, u, {3, 2}, {.stride = {2, 1}, .padding = 1, .bias = false});
+  EXPECT(conv(ones({1, 1, 4, 4})).shape() == Shape(1, 4, 2, 5));
+  EXPECT(nn::LayerNorm(4)(ones({2, 4})).dim() == 2 &&
+         nn::LayerNorm({2, 4}, {.eps = 1}).weight.dim() == 2);
+  EXPECT(nn::BatchNorm1d(2, {.momentum = {}})(randn({4, 2})).dim() == 2);
+  nn::LSTM lstm(4, 3, {.batch_first = true});
+  const auto [y, h, c] = lstm(ones({2, 5, 4}));
+  EXPECT(y.shape() == Shape(2, 5, 3) && h.shape() == c.shape());
+  nn::ModuleList<nn::Linear> list{nn::Linear(4, 4), nn::Linear(4, 4)};
+  Tensor x = ones({1, 4});
+  for (nn::Linear& layer : list) x = layer(x);
+  nn::init::kaiming_normal_(list[0].weight, {.nonlinearity = "relu"});
+  optim::Adam optimizer(net.parameters(), {.lr = 1e-3, .betas = {0.9, 0.99}});
+  optim::LinearLR warm_up(optimizer, {.start_factor = 0.1, .total_iters = 3});
+  optim::StepLR schedule(optimizer, 10, 0.5);
+  warm_up.step();
+  EXPECT(optimizer.lr() < 1e-3);
+}
+
 void learning() {
   const Tensor w = tensor(1.0, {.requires_grad = true});
   const int n = 0;
@@ -332,6 +373,7 @@ int main() {
   handles_in_containers();
   gradients();
   more_operations();
+  networks();
   learning();
   printed();
   return failures == 0 ? 0 : 1;
