@@ -5796,7 +5796,8 @@ inline Tensor hardtanh(const Tensor& x, double min = -1, double max = 1, Loc loc
   check_together(at, {&x});
   if (min > max) fail(at, {"min is ", min, ", and max ", max}, {"the smaller bound comes first"});
   const Composed whole("hardtanh", loc);
-  return titled("HardtanhBackward0", where(x <= min, min, where(x >= max, max, x)));
+  const Tensor bounded = x.detach().clamp(min, max);
+  return titled("HardtanhBackward0", where((x <= min) | (x >= max), bounded, x));
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------
@@ -6883,10 +6884,9 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
   std::vector<Tensor> parts;
   for (const Tensor& x : tensors)
     if (x.shape() != Shape(0)) parts.push_back(x);
-  if (parts.empty()) parts.push_back(tensors[0]);
-  Shape shape = parts[0].shape();
+  Shape shape = parts.empty() ? Shape(0) : parts[0].shape();
   if (shape.empty()) fail(at, {"a 0-d tensor has no axis to join"}, {"use stack()"});
-  const int along = checked_axis(axis, shape.size(), at);
+  const int along = parts.empty() ? 0 : checked_axis(axis, shape.size(), at);
   shape[along] = 0;
   for (const Tensor& x : parts) {
     Shape rest = x.shape();
@@ -7217,10 +7217,11 @@ inline Tensor Tensor::roll(Dims shifts, Dims axes, Loc loc) const {
   if (axes.empty() && shifts.size() == 1) return reshape({-1}).roll(shifts, 0).reshape(shape());
   if (axes.size() != shifts.size())
     fail(at, {"there are ", shifts.size(), " shifts for ", axes.size(), " axes"});
+  if (dim() == 0 && !axes.empty()) fail(at, {"a 0-d tensor has no axis to roll along"});
   Tensor y = *this;
   for (int i = 0; i < axes.size(); ++i) {
     const int along = checked_axis(axes[i], dim(), at);
-    const std::int64_t size = dim() ? shape()[along] : 0;
+    const std::int64_t size = shape()[along];
     if (size == 0) continue;
     const std::int64_t cut = ((-shifts[i]) % size + size) % size;
     y = cat({y.slice(along, cut), y.slice(along, 0, cut)}, along);
@@ -8759,11 +8760,12 @@ struct BinaryCrossEntropy : Rule {  // neither log below -100, nor a denominator
 };
 }  // namespace rule
 
-inline Tensor weighted(const Tensor& losses, const Tensor& weight, const At& at) {
-  if (!weight.defined()) return losses;
-  if (broadcast_shapes(losses.shape(), weight.shape(), at) != losses.shape())
-    fail(at, {"the weight ", weight.shape(), " does not broadcast to ", losses.shape()});
-  return losses * weight;
+// The elements times a weight that broadcasts to their shape, if there is one.
+inline Tensor weighted(const Tensor& x, const Tensor& weight, const At& at) {
+  if (!weight.defined()) return x;
+  if (broadcast_shapes(x.shape(), weight.shape(), at) != x.shape())
+    fail(at, {"the weight ", weight.shape(), " does not broadcast to ", x.shape()});
+  return x * weight;
 }
 // Minus the log of the probability of what is so: of input where the target is 1, and of 1 - input
 // where it is 0. Logs stop at -100, so that a certain mistake costs 100 and not infinity.
@@ -8799,7 +8801,8 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor
     fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"});
   const Composed whole("binary_cross_entropy_with_logits", loc);
   Tensor logs = logsigmoid(input);
-  if (options.pos_weight.defined()) logs = logs * ((options.pos_weight - 1) * target + 1);
+  if (options.pos_weight.defined())
+    logs = logs * (weighted(target, options.pos_weight - 1, at) + 1);
   Tensor losses = (1 - target) * input - logs;
   losses = weighted(losses, options.weight, at);
   return titled("BinaryCrossEntropyWithLogitsBackward0",

@@ -206,6 +206,8 @@ TEST_CASE("what changes a shape says what does not fit") {
   CHECK(error_of([&] {
           return x.roll({1, 2}, 0);
         }) == "roll: there are 2 shifts for 1 axes at HERE.");
+  CHECK(error_of([&] { return tensor(1.).roll(1, 0); }) ==
+        "roll: a 0-d tensor has no axis to roll along at HERE.");
   CHECK(error_of([&] { return x.repeat({2}); }) ==
         "repeat: [2] has fewer numbers than [2, 3] has axes at HERE.");
   CHECK(error_of([&] {

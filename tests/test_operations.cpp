@@ -803,6 +803,15 @@ TEST_CASE("pools and convolutions refuse options that mean nothing") {
         "HERE.");
 }
 
+TEST_CASE("a weight may not make a loss larger, and nothing is divided where there is nothing") {
+  const Tensor x = zeros({3}), wide = ones({2, 3});
+  CHECK(refused([&] { return binary_cross_entropy_with_logits(x, x, {.weight = wide}); }));
+  CHECK(refused([&] { return binary_cross_entropy_with_logits(x, x, {.pos_weight = wide}); }));
+  const Tensor none = zeros({0}, {.dtype = int64});
+  CHECK(none.fmod(tensor({0})).shape() == Shape(0));  // PyTorch 1.13 as well
+  CHECK(none.floor_divide(0).shape() == Shape(0));
+}
+
 TEST_CASE("a window of nothing but minus infinity has its first element, and not the padding") {
   const Tensor x = tensor({{{-infinity, 1.}, {2., -infinity}}}, {.requires_grad = true});
   const auto [largest, indices] = max_pool2d_with_indices(x, 2, {.padding = 1});
@@ -952,6 +961,7 @@ TEST_CASE("cat passes over what has the shape [0], as PyTorch does") {
   CHECK(values(x.grad()) == Values{4, 6});
   CHECK(nothing.grad().shape() == Shape(0));
   CHECK(cat({nothing, nothing}).shape() == Shape(0));
+  CHECK(cat({nothing}, 1).shape() == Shape(0));
   CHECK(refused([&] { return cat({x, zeros({0, 1})}, 1); }));
 }
 
