@@ -582,6 +582,23 @@ TEST_CASE("a network that is moved to the card learns there as on the processor"
   CHECK(difference(trained(true), trained(false), 1e-5, 1e-6) == "");
 }
 
+// ---- Mistakes of other libraries, with their numbers in our collection: see test_cases.cpp --------
+
+TEST_CASE("B196: more rows than a grid has blocks in its second and third direction") {
+  const Tensor v = tensor({{1.}, {2.}, {3.}}, {.device = cuda}).expand({70000, 3, 1});
+  const auto all = [](const Tensor& x, double value) { return (x == value).all().item<bool>(); };
+  CHECK(all(ones({70000, 2, 3}, {.device = cuda}).matmul(v), 6));
+  CHECK(all(ones({70000, 4}, {.device = cuda}).softmax(1), 0.25));
+  CHECK(all(ones({70000, 2}, {.device = cuda}).sum(1), 2));
+}
+TEST_CASE("B199: the card reads transposed elements, and treats NaN as the processor does") {
+  const Tensor x = arange(6, {.dtype = float32}).reshape(2, 3).to(cuda);
+  CHECK((x.t() + 1).to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6});
+  const Tensor n = tensor({not_a_number, -1., 2.}, {.device = cuda});
+  CHECK(difference(n.relu().cpu(), tensor({not_a_number, 0., 2.})) == "");
+  CHECK(std::isnan(n.max().item()));
+}
+
 // ---- Errors -----------------------------------------------------------------
 
 TEST_CASE("tensors of two devices do not meet, and the message names both") {

@@ -956,8 +956,8 @@ TEST_CASE("a mistake with data is answered with one sentence") {
 struct Ears : Observer {
   int made_count = 0, op_count = 0;
   void made(const Tensor&, Loc) override { ++made_count; }
-  void op(const Node*, const Facts&, const Given&, std::span<const Tensor* const>,
-          std::span<const Tensor>, Loc) override {
+  void op(const Node*, const Facts&, const Given&, Span<const Tensor*>,
+          Span<Tensor>, Loc) override {
     ++op_count;
   }
 };
@@ -971,5 +971,104 @@ TEST_CASE("an observer sees a batch as made, and nothing of how it comes about")
   CHECK(ears.made_count == 4);
   CHECK(ears.op_count == 0);
 }
+
+// ---- Mistakes of other readers, with their numbers in our collection: see test_cases.cpp ----------
+
+std::string from_hex(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+// A .npy file as NumPy writes it: the prefix is filled up to a multiple of 64 bytes.
+std::string numpy_file(int version, const std::string& fields, const std::string& elements) {
+  const std::size_t before = version == 1 ? 10 : 12;
+  std::string header = "{" + fields + ", }";
+  header += std::string(63 - (before + header.size()) % 64, ' ') + "\n";
+  std::string bytes = "\x93NUMPY" + std::string{static_cast<char>(version), '\0'};
+  if (version == 1)
+    mt::files::append_bytes(bytes, static_cast<std::uint16_t>(header.size()));
+  else
+    mt::files::append_bytes(bytes, static_cast<std::uint32_t>(header.size()));
+  return bytes + header + from_hex(elements);
+}
+std::string fields(const std::string& kind, const std::string& columns, const std::string& shape) {
+  return "'descr': '" + kind + "', 'fortran_order': " + columns + ", 'shape': " + shape;
+}
+std::vector<double> numbers_of(const std::string& npy) {
+  return mt::files::read_npy(npy, source()).to_vector<double>();
+}
+
+TEST_CASE("B148: a matrix whose columns come first is read as the matrix that it is") {
+  CHECK(numbers_of(numpy_file(1, fields("<f4", "True", "(2, 3)"),
+                              "0000803f00008040000000400000a040000040400000c040")) ==
+        std::vector<double>{1, 2, 3, 4, 5, 6});
+}
+TEST_CASE("B150 and B153: a shape of one number, and a header of version 2") {
+  CHECK(numbers_of(numpy_file(1, fields("<f4", "False", "(3,)"), "0000803f0000004000004040")) ==
+        std::vector<double>{1, 2, 3});
+  CHECK(numbers_of(numpy_file(2, fields("<i4", "False", "(2,)"), "07000000f9ffffff")) ==
+        std::vector<double>{7, -7});
+}
+TEST_CASE("B156 and B157: nothing keeps its shape, and a file that ends early is refused") {
+  const std::string none = numpy_file(1, fields("<f4", "False", "(0, 3)"), "");
+  CHECK(mt::files::read_npy(none, source()).shape() == Shape(0, 3));
+  const std::string cut = numpy_file(1, fields("<f4", "False", "(3,)"), "0000803f00000040");
+  for (const std::string& bytes : {cut, cut.substr(0, 40), std::string(), cut.substr(0, 8)})
+    CHECK(refusal_of(bytes) != "no error");
+}
+
+// Written by NumPy 1.24.2: np.savez(file, first=np.arange(3, dtype='i4'), second=np.array([[1.5,
+// -2.5]], dtype='f4')). Each member has 20 bytes more than its name in front of its data.
+TEST_CASE("B159: an archive is read whatever stands between a member's name and its data") {
+  const NamedTensors all = mt::files::read_npz(
+      from_hex(
+          "504b03041400000000000000210002ecbda98c0000008c0000000900140066697273742e6e707901001000"
+          "8c000000000000008c00000000000000934e554d5059010076007b276465736372273a20273c6934272c20"
+          "27666f727472616e5f6f72646572273a2046616c73652c20277368617065273a2028332c292c207d202020"
+          "20202020202020202020202020202020202020202020202020202020202020202020202020202020202020"
+          "20202020202020202020202020200a000000000100000002000000504b0304140000000000000021005feb"
+          "219d88000000880000000a0014007365636f6e642e6e707901001000880000000000000088000000000000"
+          "00934e554d5059010076007b276465736372273a20273c6634272c2027666f727472616e5f6f7264657227"
+          "3a2046616c73652c20277368617065273a2028312c2032292c207d20202020202020202020202020202020"
+          "2020202020202020202020202020202020202020202020202020202020202020202020202020202020200a"
+          "0000c03f000020c0504b010214031400000000000000210002ecbda98c0000008c00000009000000000000"
+          "000000000080010000000066697273742e6e7079504b01021403140000000000000021005feb219d880000"
+          "00880000000a00000000000000000000008001c70000007365636f6e642e6e7079504b0506000000000200"
+          "02006f0000008b0100000000"),
+      source());
+  CHECK(all.size() == 2);
+  CHECK(all.at("first").to_vector() == std::vector<double>{0, 1, 2});
+  CHECK(all.at("second").to_vector() == std::vector<double>{1.5, -2.5});
+  CHECK(all.at("second").shape() == Shape(1, 2));
+}
+
+#if MINITENSOR_JSON
+TEST_CASE("B163 and B165: a safetensors header is not believed") {
+  const std::string sixty = from_hex("6400000000000000") + std::string(52, '{');
+  for (const std::string& bytes :
+       {from_hex("0000000000000080") + std::string(16, '{'), sixty, std::string(7, '\0'),
+        std::string(8, '\0'),
+        safetensors_of(R"({"w":{"dtype":"F32","shape":[3,3],"data_offsets":[0,4]}})",
+                       std::string(4, '\0'))})
+    CHECK(refusal_of_safetensors(bytes) != "no error");
+}
+TEST_CASE("B169 and B170: tensors of nothing, of no axes, and at an odd place") {
+  const std::string bytes =
+      safetensors_of(R"({"e":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                     R"("s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                     R"("m":{"dtype":"F32","shape":[2,0,3],"data_offsets":[4,4]}})",
+                     from_hex("00002040"));
+  const NamedTensors all = mt::files::read_safetensors(bytes, nullptr, source());
+  CHECK(all.at("e").shape() == Shape(0));
+  CHECK(all.at("s").item() == 2.5);
+  CHECK(all.at("m").shape() == Shape(2, 0, 3));
+  const NamedTensors odd = mt::files::read_safetensors(
+      safetensors_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                     from_hex("0000c03f000000c0")),
+      nullptr, source());
+  CHECK(odd.at("w").to_vector() == std::vector<double>{1.5, -2});
+}
+#endif
 
 }  // namespace

@@ -54,6 +54,10 @@ requires_grad_ named retain_grad cpu to dropout""".split())
 IN_PLACE = r"(\w+_|[-+*/]=|\[\]=|\[\]=\.tensor)"
 
 
+def is_loss(d):
+    return d.op.endswith("_loss") or d.op.startswith("binary_cross_entropy")
+
+
 def twice(d):
     """Whether a derivative is recorded, to be differentiated again."""
     return re.search(r"= grad \S+ \S+ true", "\n".join(d.program))
@@ -128,7 +132,9 @@ KNOWN = [
     ("hardtanh makes floats of integers, as the other activations do",
      lambda d: d.kind == "result" and d.op == "hardtanh" and " int64" in d.theirs),
     ("a loss of two dtypes follows the rules of promotion; PyTorch's has the first one's, or counts 0-d tensors in full",
-     lambda d: d.kind == "result" and d.op.endswith("_loss") and "float64" in d.ours + d.theirs),
+     lambda d: is_loss(d) and d.kind == "result" and "float64" in d.ours + d.theirs),
+    ("PyTorch's losses want one dtype",
+     lambda d: is_loss(d) and says("can't be cast to the desired output type", "Found dtype")(d)),
     ("what dropout drops is 0, also where it was NaN; PyTorch multiplies by 0, which gives -0 as well",
      lambda d: d.kind in ("value", "gradient", "result") and re.search(r"dropout \w+ 1.0 true", "\n".join(d.program))),
     ("parts of a split may be written into; PyTorch refuses that where gradients are recorded",
@@ -221,8 +227,6 @@ KNOWN = [
      says("shape '[0]' is invalid for input", "tensor does not have a device")),
     ("PyTorch fails inside of a chain of writes", says("could not compute gradients for some functions")),
     ("PyTorch's normalisations want one dtype", says("expected scalar type", "mixed dtype")),
-    ("PyTorch's huber_loss and smooth_l1_loss want one dtype",
-     lambda d: says("can't be cast to the desired output type")(d) and d.op in ("huber_loss", "smooth_l1_loss")),
     ("PyTorch's gradient of a cumprod in another dtype fails where an element is 0",
      lambda d: uses(d, "cumprod.dtype") and says("masked_scatter: expected self and source")(d)),
     ("PyTorch fails where integers are made of what wants a gradient",
@@ -231,6 +235,8 @@ KNOWN = [
      lambda d: uses(d, "retain_grad") and says("Expected a proper Tensor but got None")(d)),
     ("PyTorch takes a view of what was written for a leaf, if it was not used in between",
      lambda d: says("a leaf Variable that requires grad")(d) and made_by(d, d.words[1]) in VIEWS),
+    ("PyTorch lets a view without elements be written, also where it was made under no_grad",
+     lambda d: refuses("this view was made inside NoGrad")(d) and 0 in d.shapes.get(d.words[1], [])),
     ("the start of a part of nothing may be -1 in PyTorch",
      lambda d: d.op == "narrow" and refuses("leave the size 0")(d)),
     ("PyTorch's addmm wants one dtype", lambda d: d.op == "addmm" and says("must have the same dtype")(d)),
