@@ -66,7 +66,7 @@ inline constexpr std::array<Key, 19> all_keys{{
     {"?", "these keys", '?', Act::keys},
     {"drag", "move the graph", 0, Act::none},
     {"wheel", "zoom about the pointer", 0, Act::none},
-    {"click", "select; on the ground: let go", 0, Act::none},
+    {"click", "select; in a chart: go to that step", 0, Act::none},
     {"double click", "open or close a box", 0, Act::none},
 }};
 
