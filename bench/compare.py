@@ -1,10 +1,11 @@
 """The speed table: minitensor against PyTorch and NumPy, measured in turn on this machine.
 
-    ./run bench [--rounds N]
+    ./run bench [--rounds N] [--threads N]
 
-Every round runs each program once, one thread each, and takes the best of nine samples of a case; a
-figure is the median over the rounds, and a ratio is the median of the ratios within a round, so that a
-machine that slows down for a while does not count against one side. "release" is the release preset, "student" the line a student types.
+Every round runs each program once and takes the best of nine samples of a case; a figure is the median
+over the rounds, and a ratio is the median of the ratios within a round, so that a machine that slows
+down for a while does not count against one side. "release" is the release preset, "student" the line
+a student types.
 """
 
 import argparse
@@ -22,10 +23,12 @@ FLAGS = {
 }
 
 
-def build(folder):
+def build(folder, threads):
     programs = {}
     for name, flags in FLAGS.items():
         program = folder / name
+        if threads > 1 and name == "release":
+            flags = [*flags, "-fopenmp"]
         command = ["g++", "-std=c++20", *flags, f"-I{ROOT}", str(ROOT / "bench/ours.cpp"), "-o", str(program)]
         if "-DMINITENSOR_BLAS" in flags:
             command.append("-lopenblas")
@@ -71,25 +74,30 @@ def python_with(module):
     return None
 
 
-def run(command):
-    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    return {name: float(value) for name, value in (line.split("\t") for line in output.splitlines())}
+def run(command, threads):
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
+    lines = []
+    for group in ("tensors", "training"):
+        process = subprocess.run([*command, group], check=True, capture_output=True, text=True, env=environment)
+        lines += process.stdout.splitlines()
+    return {name: float(value) for name, value in (line.split("\t") for line in lines)}
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
-    rounds = arguments.parse_args().rounds
+    arguments.add_argument("--threads", type=int, default=1)
+    words = arguments.parse_args()
+    rounds, threads = words.rounds, words.threads
     with tempfile.TemporaryDirectory() as folder:
-        programs = build(pathlib.Path(folder))
+        programs = build(pathlib.Path(folder), threads)
         compile_cost(pathlib.Path(folder))
         for module in ("torch", "numpy"):
             command = python_with(module)
             if command:
                 programs[module] = command
-        results = [{name: run(command) for name, command in programs.items()} for _ in range(rounds)]
-    print(f"medians of {rounds} rounds (each the best of nine samples), one thread\n")
+        results = [{name: run(command, threads) for name, command in programs.items()} for _ in range(rounds)]
+    print(f"medians of {rounds} rounds (each the best of nine samples), threads: {threads}\n")
     theirs = [name for name in ("torch", "numpy") if name in programs]
     ratios = [(ours, other) for other in theirs for ours in FLAGS]
     print("| case | " + " | ".join(f"{name}, us" for name in programs) + " | "

@@ -1,10 +1,14 @@
-// The measured cases, with minitensor. Prints "name<TAB>nanoseconds" a line: the best of several
-// samples, each long enough for the clock, because what disturbs a sample only ever makes it longer.
-// bench/compare.py builds it, runs the same cases in NumPy and PyTorch in turn, and prints the table.
+// The measured cases, with minitensor: `ours tensors` and `ours training`. Prints
+// "name<TAB>nanoseconds" a line: the best of several samples, each long enough for the clock,
+// because what disturbs a sample only ever makes it longer. bench/compare.py builds it, runs the
+// same cases in NumPy and PyTorch in turn, and prints the table.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "minitensor.hpp"
@@ -39,13 +43,23 @@ void measure(const char* name, double parts, const std::function<void()>& call) 
 }
 
 void keep(const Tensor& x) {  // so that the compiler may not leave out the work
-  static volatile const void* seen;
+  [[maybe_unused]] static volatile const void* seen;
   seen = x.elements().data;
 }
 
-}  // namespace
+// A step of a training: forward, backward, update.
+template <class Optimizer>
+void measure_step(const char* name, nn::Module& net, Optimizer optimizer, const Shape& input) {
+  const Tensor x = randn(input);
+  const Tensor y = randint(0, 10, {input[0]});
+  measure(name, 1, [&] {
+    optimizer.zero_grad();
+    cross_entropy(net(x), y).backward();
+    optimizer.step();
+  });
+}
 
-int main() {
+void tensors() {
   {
     const Tensor w = tensor(0.9, {.requires_grad = true});
     const Tensor x = tensor(0.1, {.requires_grad = true});
@@ -64,6 +78,9 @@ int main() {
   measure("[1000,1000] + [1000,1]", 1, [&] { keep(a + column); });
   measure("exp [1000,1000]", 1, [&] { keep(a.exp()); });
   measure("tanh [1000,1000]", 1, [&] { keep(a.tanh()); });
+  measure("sigmoid [1000,1000]", 1, [&] { keep(a.sigmoid()); });
+  measure("gelu [1000,1000]", 1, [&] { keep(gelu(a)); });
+  measure("softmax [1000,1000]", 1, [&] { keep(a.softmax(1)); });
   measure("sum [1000,1000]", 1, [&] { keep(a.sum()); });
   measure("sum [1000,1000], axis 0", 1, [&] { keep(a.sum({0})); });
   measure("sum [1000,1000], axis 1", 1, [&] { keep(a.sum({1})); });
@@ -71,4 +88,36 @@ int main() {
   const Tensor m = randn({512, 512}), n = randn({512, 512});
   measure("matmul [512,512]", 1, [&] { keep(m.matmul(n)); });
   measure("matmul [512,512], transposed", 1, [&] { keep(m.matmul(n.t())); });
+  const Tensor p = randn({32, 128, 64}), q = randn({32, 128, 64});
+  measure("matmul [32,128,64], transposed", 1, [&] { keep(p.matmul(q.transpose(1, 2))); });
+  const Tensor images = randn({64, 256, 56, 56});
+  measure("mean of each channel, [64,256,56,56]", 1, [&] { keep(images.mean({0, 2, 3})); });
+}
+
+void training() {
+  manual_seed(1);
+  nn::Sequential mlp(nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+  measure_step("MLP 784-128-10, batch 64, Adam", mlp, optim::Adam(mlp.parameters()), {64, 784});
+  nn::Linear linear(1000, 10);
+  measure_step("Linear(1000, 10), batch 64, Adam", linear, optim::Adam(linear.parameters()),
+               {64, 1000});
+  nn::Sequential lenet(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),
+                       nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(),
+                       nn::Linear(400, 120), nn::ReLU(), nn::Linear(120, 84), nn::ReLU(),
+                       nn::Linear(84, 10));
+  measure_step("LeNet-5, batch 64, SGD", lenet, optim::SGD(lenet.parameters(), {.lr = 0.01}),
+               {64, 1, 28, 28});
+  rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  std::printf("peak memory of these three, MB\t%ld\n", used.ru_maxrss);  // in KB
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string group = count > 1 ? words[1] : "";
+  if (group == "training")
+    training();
+  else
+    tensors();
 }

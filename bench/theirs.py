@@ -1,5 +1,7 @@
-"""The measured cases of ours.cpp, with PyTorch or NumPy: python3 theirs.py torch|numpy."""
+"""The measured cases of ours.cpp, with PyTorch or NumPy: python3 theirs.py torch|numpy tensors|training."""
 
+import os
+import resource
 import sys
 import time
 
@@ -23,10 +25,12 @@ def measure(name, parts, call):
     print(f"{name}\t{min(samples) * 1e9:.1f}")
 
 
-def with_torch():
+def with_torch(group):
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if group == "training":
+        return training(torch)
     w = torch.tensor(0.9, requires_grad=True)
     x = torch.tensor(0.1, requires_grad=True)
 
@@ -39,10 +43,47 @@ def with_torch():
 
     measure("scalar graph, an op", 100, scalar_graph)
     with torch.no_grad():
+        a = torch.randn(1000, 1000)
+        measure("sigmoid [1000,1000]", 1, lambda: torch.sigmoid(a))
+        measure("gelu [1000,1000]", 1, lambda: torch.nn.functional.gelu(a))
+        measure("softmax [1000,1000]", 1, lambda: torch.softmax(a, 1))
+        p, q = torch.randn(32, 128, 64), torch.randn(32, 128, 64)
+        measure("matmul [32,128,64], transposed", 1, lambda: p @ q.transpose(1, 2))
+        images = torch.randn(64, 256, 56, 56)
+        measure("mean of each channel, [64,256,56,56]", 1, lambda: images.mean((0, 2, 3)))
         tensors(torch.randn, torch.exp, torch.tanh, torch.sum, lambda t: t.t().contiguous())
 
 
-def with_numpy():
+def training(torch):
+    nn = torch.nn
+
+    def measure_step(name, net, optimizer, *shape):
+        x, y = torch.randn(*shape), torch.randint(0, 10, (shape[0],))
+
+        def step():
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+
+        measure(name, 1, step)
+
+    mlp = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    measure_step("MLP 784-128-10, batch 64, Adam", mlp, torch.optim.Adam(mlp.parameters()), 64, 784)
+    linear = nn.Linear(1000, 10)
+    measure_step("Linear(1000, 10), batch 64, Adam", linear, torch.optim.Adam(linear.parameters()), 64, 1000)
+    lenet = nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )
+    measure_step("LeNet-5, batch 64, SGD", lenet, torch.optim.SGD(lenet.parameters(), lr=0.01), 64, 1, 28, 28)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"peak memory of these three, MB\t{peak}")  # in KB
+
+
+def with_numpy(group):
+    if group == "training":
+        return
     import numpy
 
     generator = numpy.random.default_rng(1)
@@ -68,4 +109,4 @@ def tensors(randn, exp, tanh, total, transposed_copy):
 
 
 if __name__ == "__main__":
-    {"torch": with_torch, "numpy": with_numpy}[sys.argv[1]]()
+    {"torch": with_torch, "numpy": with_numpy}[sys.argv[1]](sys.argv[2])
