@@ -58,6 +58,12 @@ def is_loss(d):
     return d.op.endswith("_loss") or d.op.startswith("binary_cross_entropy")
 
 
+def few_digits(d):
+    """Whether the two agree to a thousandth of their largest number."""
+    ours, theirs = (list(map(float, text.split()[2:])) for text in (d.ours, d.theirs))
+    return all(abs(a - b) <= 1e-3 * max(map(abs, theirs)) for a, b in zip(ours, theirs))
+
+
 def twice(d):
     """Whether a derivative is recorded, to be differentiated again."""
     return re.search(r"= grad \S+ \S+ true", "\n".join(d.program))
@@ -117,7 +123,10 @@ KNOWN = [
     ("a clamp whose minimum is above its maximum keeps a NaN, and so gives its gradient to the NaN; PyTorch's to the "
      "maximum as well",
      lambda d: d.kind == "gradient" and uses(d, "clamp.tensors") and "nan" in d.answer),
-    ("a 0-d tensor has no axis along which one could index", refuses("a 0-d tensor has no axis to index")),
+    ("a 0-d tensor has no axis along which one could index",
+     refuses("a 0-d tensor has no axis to index", "gather: the index has shape [], ")),
+    ("one number of another dtype may be written by its index, as by x[0] = y",
+     lambda d: d.op == "[]=.tensor" and says("Index put requires the source and destination dtypes match")(d)),
     ("an einsum that changes nothing is its operand, and its result lies as the last product left it",
      lambda d: uses(d, "einsum") and (d.kind == "result" and without_layout(d.ours) == without_layout(d.theirs) or
                                       d.op == "view" and refuses("without copying")(d))),
@@ -182,7 +191,8 @@ KNOWN = [
      refuses("matmul: the value that its derivative needs")),
     ("an einsum that changes nothing is its operand, also where that is a leaf",
      lambda d: uses(d, "einsum") and (refuses("the graph could not tell")(d) or uses(d, "no_grad") and
-                                      (d.kind == "gradient" or d.op == "grad.of"))),
+                                      (d.kind == "gradient" or d.op == "grad.of" or
+                                       refuses("has used up this graph")(d)))),
     ("an operation in place reads a part of what it writes as it was before; PyTorch reads what it has just written",
      lambda d: d.kind == "value" and reads_what_it_writes(d)),
     ("linear wants a weight [out, in]", refuses("linear: the input")),
@@ -237,6 +247,11 @@ KNOWN = [
      lambda d: says("a leaf Variable that requires grad")(d) and made_by(d, d.words[1]) in VIEWS),
     ("PyTorch lets a view without elements be written, also where it was made under no_grad",
      lambda d: refuses("this view was made inside NoGrad")(d) and 0 in d.shapes.get(d.words[1], [])),
+    ("PyTorch's roll of nothing does not look at its axes",
+     lambda d: refuses("roll: axis")(d) and 0 in d.shapes.get(d.words[1], [])),
+    ("PyTorch's gradient of a float32 normalisation over few numbers has few digits",
+     lambda d: d.kind == "gradient" and " float32" in d.ours and uses(d, "layer_norm", "group_norm", "batch_norm") and
+     few_digits(d)),
     ("the start of a part of nothing may be -1 in PyTorch",
      lambda d: d.op == "narrow" and refuses("leave the size 0")(d)),
     ("PyTorch's addmm wants one dtype", lambda d: d.op == "addmm" and says("must have the same dtype")(d)),
