@@ -183,7 +183,11 @@ KNOWN = [
      uses(d, "norm", "norm.axes", "norm.dtype", "norm.word")),
     ("dropout of nothing is the tensor itself", lambda d: d.kind == "result" and d.op == "dropout" and
      (d.words[2] == "0.0" or d.words[3] == "false")),
-    ("an index without elements has to fit as well", refuses("is larger than the source")),
+    ("an index without elements has to fit as well, and to be int64",
+     lambda d: refuses("is larger than the source")(d) or
+     refuses("the index is ")(d) and any(0 in d.shapes.get(w, []) for w in d.words)),
+    ("bools are not multiplied as matrices, also where nothing is multiplied",
+     refuses("matmul: it takes numbers, not bools")),
     ("plain data may be written through a view, also one that was made under no_grad",
      says("A view was created in no_grad mode")),
     ("a 0-d tensor has no axis to scatter along", refuses("need as many axes as []")),
