@@ -100,6 +100,8 @@ def reads_what_it_writes(d):
     return False
 
 
+MAKE_INTEGERS = ("to", "sum.dtype", "prod.dtype", "cumsum.dtype", "cumprod.dtype")
+
 KNOWN = [
     # What the table "Conventions where libraries differ" settles, and what the header refuses to guess.
     ("a number that would lose its fraction, or whose kind is larger, is not written into integers or bools",
@@ -133,7 +135,8 @@ KNOWN = [
     ("a bool is compared with 0 or 1 only, because 1 < x < 2 means something else", refuses("a bool is compared")),
     ("NaN and what is out of range become integers by a rule here, and anything in PyTorch",
      lambda d: d.kind == "value" and
-     ("9223372036854775" in d.ours + d.theirs or uses(d, "to") and re.search("inf|nan", d.answer))),
+     ("9223372036854775" in d.ours + d.theirs or uses(d, *MAKE_INTEGERS) and
+                                    re.search("inf|nan", d.answer))),
     ("with beta = 0 addmm does not look at its input, so that there is no gradient",
      lambda d: (d.kind in ("gradient", "result") or refuses("was not used")(d) or says("the same dtype")(d)) and
      re.search(r"= addmm \w+ \w+ \w+ 0.0 ", "\n".join(d.program))),
@@ -261,9 +264,11 @@ KNOWN = [
     ("PyTorch's addmm wants one dtype", lambda d: d.op == "addmm" and says("must have the same dtype")(d)),
     ("PyTorch does not make an integer of what is too large for one, or NaN",
      lambda d: d.op.endswith(".dtype") and says("without overflow")(d)),
-    ("PyTorch computes gradients of normalisations as differences, which are NaN where something is infinite",
+    ("an infinite gradient of a normalisation is infinite or NaN, by the order of its sums",
      lambda d: d.kind == "gradient" and uses(d, "layer_norm", "group_norm", "batch_norm") and "nan" in d.theirs and
-     "inf" in d.ours),
+     re.search("inf|nan", d.ours)),
+    ("the gradient of an exponent whose base is 0 is 0, also where NaN arrives",
+     lambda d: d.kind == "gradient" and uses(d, "pow") and "nan" in d.theirs and "nan" not in d.ours),
     ("PyTorch computes batch_norm as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
      lambda d: d.kind in ("value", "gradient") and uses(d, "batch_norm") and "inf" in d.ours),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
