@@ -11687,14 +11687,14 @@ inline Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_
                               ClipOptions options = {}, Loc loc = Loc::here()) {
   const Pin pin(loc);
   const NoGrad guard;
-  Tensor total = zeros({});
+  Tensor total;
   {
     const Quiet quiet;
     std::vector<Tensor> norms;
     for (const Tensor& w : parameters)
       if (const Tensor g = w.grad(); g.defined())
         norms.push_back(g.norm(options.norm_type).to(parameters[0].dtype()).cpu());
-    if (!norms.empty()) total = stack(norms, 0).norm(options.norm_type);
+    total = norms.empty() ? zeros({}) : stack(norms, 0).norm(options.norm_type);
   }
   const double norm = total.item(), factor = max_norm / (norm + 1e-6);
   if (options.error_if_nonfinite && !std::isfinite(norm))
