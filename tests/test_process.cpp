@@ -387,6 +387,14 @@ TEST_CASE("a trace holds so many events at once and says when it holds no more")
   CHECK(end_of(*trace).how == Ended::How::finished);
 }
 
+TEST_CASE("a trace holds 64 megabytes of pictures and says when it holds no more") {
+  auto run = start_by_hand("pictures");
+  std::shared_ptr<const Trace> trace = trace_of(*run);
+  CHECK(all<Pictured>(*trace).size() == 256);  // of 256 · 256 · 4 bytes each
+  CHECK(printed(*trace) == "\n[no more of its pictures are kept]\n");
+  CHECK(all<Said>(*trace).size() == 1);  // all else goes on
+}
+
 TEST_CASE("a program that sends nonsense is read on, with one complaint") {
   auto run = start_by_hand("nonsense");
   std::shared_ptr<const Trace> trace = trace_of(*run);

@@ -282,7 +282,7 @@ float draw_picture(const Paint& paint, ImVec2 top_left, float width, float heigh
   return used + paint.px(24);
 }
 
-// Answers the height of all; draws nothing without a `draw`.
+// Calls `draw` with each picture and its place; it answers a height, and so does this, of them all.
 template <class Draw>
 float for_each_tile(const Paint& paint, const std::vector<const Pictured*>& pictures, float room,
                     Draw draw) {

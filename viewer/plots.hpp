@@ -2,9 +2,6 @@
 // images.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "viewer/desk.hpp"
 #include "viewer/paint.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "viewer/frames.hpp"
 #include "viewer/trace.hpp"
@@ -51,6 +52,12 @@ int main(int count, char** words) {
       pack(message, encode(snapshot));
       writer.write(message);
     }
+  }
+  if (way == "pictures") {
+    const std::string picture =
+        message_of({Pictured{"", 256, 256, std::vector<float>(256 * 256)}, {}, 0});
+    for (int i = 0; i < 260; ++i) writer.write(picture);
+    writer.write(said("good"));
   }
   if (way == "nonsense") {
     writer.write("this is not a list of records");
