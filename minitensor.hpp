@@ -11820,6 +11820,9 @@ inline std::vector<Subset> random_split(const AnyDataset& whole,
     sum += length.real();
   }
   const bool fractions = std::abs(sum - 1) < 1e-9;
+  if (!fractions && sum != static_cast<double>(n))
+    fail(at, {"the lengths add up to ", sum, ", and there are ", n, " examples"},
+         {"lengths add up to the number of examples, fractions to 1"});
   std::vector<std::int64_t> sizes;
   std::int64_t left = n;
   for (const Scalar& length : lengths) {
@@ -11827,10 +11830,7 @@ inline std::vector<Subset> random_split(const AnyDataset& whole,
     sizes.push_back(static_cast<std::int64_t>(std::floor(size)));
     left -= sizes.back();
   }
-  for (std::size_t i = 0; fractions && left > 0; i = (i + 1) % sizes.size(), --left) ++sizes[i];
-  if (left != 0)
-    fail(at, {"the lengths add up to ", sum, ", and there are ", n, " examples"},
-         {"lengths add up to the number of examples, fractions to 1"});
+  for (std::size_t i = 0; left > 0; i = (i + 1) % sizes.size(), --left) ++sizes[i];
 
   const Unseen inside(loc);
   const Tensor order = fresh({n}, int64);

@@ -941,6 +941,8 @@ TEST_CASE("a mistake with data is answered with one sentence") {
   CHECK(error_of([&] {
           return data::random_split(five, {6, -1}), 0;
         }) == "random_split: a length is negative: -1 at HERE.");
+  CHECK(tensors::refused([&] { return data::random_split(five, {1e300, 1}).size(); }));
+  CHECK(tensors::refused([&] { return data::random_split(five, {}).size(); }));
 
   struct Ragged : data::Dataset {
     std::int64_t size() const override { return 2; }
