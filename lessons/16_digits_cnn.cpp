@@ -116,7 +116,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
     slower.step();
     per_cent = 100.0 * static_cast<double>(count_right()) / static_cast<double>(parts[1].size());
     say("epoch " + std::to_string(epoch) + ": loss " + words::number(sum / count, 3) + ", " +
-        words::number(per_cent, 3) + " % of the held out digits right, " +
+        words::number(per_cent, 3) + " % of the held out right, " +
         std::to_string(std::lround(count / seconds.count())) + " images a second");
   }
   for (size_t i = 0; i < losses.size(); ++i) plot("loss", static_cast<double>(i + 1), losses[i]);
@@ -189,17 +189,17 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
 // expect: x = [32, 1, 8, 8], from 0 to 1
 // expect: y = [32], from 0 to 9
 // expect: strokes = conv2d(x, conv1.weight) = [32, 8, 8, 8], from -0.81076 to 1.13452
-// expect: norm1.num_batches_tracked is now 1 (add_)
 // expect: norm1.running_mean is now [8], from -0.0193421 to 0.0263665 (copy_)
 // expect: norm1.running_var is now [8], from 0.901554 to 0.908595 (copy_)
 // expect: normed = batch_norm(strokes, norm1.running_mean, norm1.running_var, norm1.weight, norm1.bias) = [32, 8, 8, 8], from -3.6917 to 3.38328
+// expect: norm1.num_batches_tracked is now 1 (add_)
 // expect: bent = max(normed, 0) = [32, 8, 8, 8], from 0 to 3.38328
 // expect: coarse = max_pool2d(bent) = [32, 8, 4, 4], from 0 to 3.38328
 // expect: shapes = conv2d(coarse, conv2.weight) = [32, 16, 4, 4], from -1.77348 to 1.88232
-// expect: norm2.num_batches_tracked is now 1 (add_)
 // expect: norm2.running_mean is now [16], from -0.0410751 to 0.0360407 (copy_)
 // expect: norm2.running_var is now [16], from 0.909443 to 0.940787 (copy_)
 // expect: normed2 = batch_norm(shapes, norm2.running_mean, norm2.running_var, norm2.weight, norm2.bias) = [32, 16, 4, 4], from -3.55072 to 3.78296
+// expect: norm2.num_batches_tracked is now 1 (add_)
 // expect: bent2 = max(normed2, 0) = [32, 16, 4, 4], from 0 to 3.78296
 // expect: coarsest = max_pool2d(bent2) = [32, 16, 2, 2], from 0 to 3.78296
 // expect: row = reshape(coarsest) = [32, 64], from 0 to 3.78296
