@@ -263,6 +263,7 @@ class Narrator : public mt::Observer {
     return naming.operations == operations_on_line_ ? naming.variable : "";
   }
 
+  bool is_known(const mt::Tensor& x) const { return !x.name().empty() || names_.contains(x.id()); }
   std::string name_of(const mt::Tensor& x) const {
     if (!x.name().empty()) return x.name();
     auto known = names_.find(x.id());
@@ -278,6 +279,7 @@ class Narrator : public mt::Observer {
     }
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    if (text.empty()) text = "a tensor";
     return operation + "(" + text + ")";
   }
 
@@ -310,13 +312,14 @@ class Narrator : public mt::Observer {
     return words::pretty(formula) + (says_more ? " = " + with_numbers : "");
   }
 
-  // Inside of an operation made of others nothing is told; what it gives in the end is its own.
+  // Inside of an operation made of others nothing is told; what it gives in the end is its own. Nor
+  // are inputs told that nobody has heard of: the operation made them for itself.
   void op_inside(const mt::Node* node, mt::Span<const mt::Tensor*> inputs,
                  mt::Span<mt::Tensor> outputs) {
     OpenScope& box = *std::find_if(scopes_.begin(), scopes_.end(),
                                    [](const OpenScope& scope) { return scope.is_box; });
     for (const mt::Tensor* input : inputs)
-      if (!box.made_inside.contains(input->id())) box.inputs.push_back(*input);
+      if (!box.made_inside.contains(input->id()) && is_known(*input)) box.inputs.push_back(*input);
     for (const mt::Tensor& output : outputs) box.made_inside.insert(output.id());
     if (node != nullptr) box.nodes.push_back(node->id());
     box.outputs.assign(outputs.begin(), outputs.end());
