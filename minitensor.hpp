@@ -10493,8 +10493,9 @@ class Layer : public Module {
   Layer() { is_layer_ = true; }
 };
 
-// One module after the other: Sequential(Linear(2, 16), ReLU(), Linear(16, 2)). Their names are
-// their numbers, as in "0.weight".
+// One module after the other: Sequential{Linear(2, 16), ReLU(), Linear(16, 2)}. Their names are
+// their numbers, as in "0.weight". (Between braces they are made, and draw their first weights, from
+// left to right; between parentheses C++ leaves the order to the compiler.)
 class Sequential : public Layer {
  public:
   template <class... M>
