@@ -11726,7 +11726,7 @@ class OneCycleLR : public LRScheduler {
     Phase now = up;
     if (step > now.end) start = now.end, now = o_.three_phase ? down : out;
     if (step > now.end && o_.three_phase) start = now.end, now = out;
-    double done = (step - start) / (now.end - start);
+    double done = now.end > start ? (step - start) / (now.end - start) : 1;
     if (std::string_view(o_.anneal_strategy) == "cos")
       done = (1 - std::cos(3.141592653589793 * done)) / 2;
     if (o_.cycle_momentum)

@@ -745,6 +745,12 @@ TEST_CASE("one cycle moves rate and momentum against each other") {
         }).find("OneCycleLR: there are more than 10 steps") == 0);
 }
 
+TEST_CASE("one cycle whose rise is a single step begins at its top") {
+  Rates r;
+  optim::OneCycleLR schedule(r.optimizer, 2, {.total_steps = 10, .pct_start = 0.1});
+  CHECK(r.optimizer.lr() == 2);
+}
+
 TEST_CASE("one cycle in three phases along straight lines") {
   const Tensor w = leaf(1.0);
   optim::Adam optimizer({w}, {.lr = 1});
