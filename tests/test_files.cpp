@@ -943,6 +943,8 @@ TEST_CASE("a mistake with data is answered with one sentence") {
         }) == "random_split: a length is negative: -1 at HERE.");
   CHECK(tensors::refused([&] { return data::random_split(five, {1e300, 1}).size(); }));
   CHECK(tensors::refused([&] { return data::random_split(five, {}).size(); }));
+  for (const double length : {1e300, std::numeric_limits<double>::infinity()})
+    CHECK(tensors::refused([&] { return data::random_split(five, {length}), 0; }));
 
   struct Ragged : data::Dataset {
     std::int64_t size() const override { return 2; }
