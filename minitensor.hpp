@@ -8209,7 +8209,8 @@ class Tensor::Picked : public Tensor {
       : Tensor(std::move(picked)), from_(std::move(from)), index_(index.tensor) {}
   Picked(const Picked&) = default;
   Picked& operator=(const Picked&) & = default;
-  using Tensor::operator=;
+  using Tensor::operator=, Tensor::operator+=, Tensor::operator-=, Tensor::operator*=,
+        Tensor::operator/=;
   void operator=(const Operand& value) &&;
   void operator+=(const Operand& value) && { std::move(*this) = Operand(*this + value, value.loc); }
   void operator-=(const Operand& value) && { std::move(*this) = Operand(*this - value, value.loc); }

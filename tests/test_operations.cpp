@@ -717,7 +717,7 @@ TEST_CASE("a mask and numbers in square brackets read and write rows, as in PyTo
   x[tensor(1)] = 7;  // one row is a view, as x[1] is
   CHECK(values(x) == Values{3, 7, 31});
   CHECK(x[tensor(1)].shares_storage_with(x));
-  Tensor picked = x[x > 5];
+  auto picked = x[x > 5];
   picked += 1;  // a copy
   CHECK(values(x) == Values{3, 7, 31});
   CHECK(x[tensor(true)].shape() == Shape(1, 3));
