@@ -10755,33 +10755,26 @@ struct Conv2d : Conv {
   Tensor forward(const Tensor& x) override { return conv2d(x, weight, bias, how_); }
 };
 
-struct EmbeddingOptions {
-  ByName by_name = ByName();
-  std::optional<std::int64_t> padding_idx = {};  // a row that is 0 at first and does not learn
-};
-// A vector for each of `count` words: numbers [..] -> [.., size].
+// A vector for each of `count` words: numbers [..] -> [.., size]. A row padding_idx is 0 at first.
 class Embedding : public Layer {
  public:
   Embedding(std::int64_t count, std::int64_t size, EmbeddingOptions options = {},
             Loc loc = Loc::here())
       : weight(register_parameter("weight", randn({count, size}, {.requires_grad = true}, loc))),
-        padding_(options.padding_idx) {
-    if (!padding_) return;
-    if (*padding_ < -count || *padding_ >= count)
-      fail({"Embedding", loc}, {"padding_idx is ", *padding_, ", and there are ", count, " rows"});
-    if (*padding_ < 0) *padding_ += count;
+        options_(options) {
+    if (!options.padding_idx) return;
+    const std::int64_t padding = *options.padding_idx;
+    if (padding < -count || padding >= count)
+      fail({"Embedding", loc}, {"padding_idx is ", padding, ", and there are ", count, " rows"});
     const NoGrad guard;
-    weight[*padding_].zero_();
+    weight[padding].zero_();
   }
-  Tensor forward(const Tensor& index) override {
-    const Tensor rows = embedding(index, weight);
-    return padding_ ? where((index == *padding_).unsqueeze(-1), rows.detach(), rows) : rows;
-  }
+  Tensor forward(const Tensor& index) override { return embedding(index, weight, options_); }
 
   const Tensor weight;  // [count, size], at first normal
 
  private:
-  std::optional<std::int64_t> padding_;
+  const EmbeddingOptions options_;
 };
 
 // ---- Norms --------------------------------------------------------------------------------------
