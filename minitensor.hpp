@@ -9352,9 +9352,9 @@ inline void check_image(const Tensor& x, const At& at) {
     fail(at, {"the input has shape ", x.shape()}, {"it is [N, C, H, W] or [C, H, W]"});
 }
 // How the windows of a pool lie in an image.
-struct Pool {
-  Pool(const Tensor& x, Pair window, Pair step, Pair padding, Pair spread, bool ceil_mode,
-       const At& where)
+struct PoolWindows {
+  PoolWindows(const Tensor& x, Pair window, Pair step, Pair padding, Pair spread, bool ceil_mode,
+              const At& where)
       : kernel(window),
         stride(step.height == as_the_window.height ? window : step),
         dilation(spread),
@@ -9391,14 +9391,15 @@ struct Pool {
 // wins; of equal ones the first gets the gradient.
 inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolOptions options = {},
                                              Loc loc = Loc::here()) {
-  const Pool pool(x, kernel, options.stride, options.padding, options.dilation, options.ceil_mode,
-                  {"max_pool2d", loc});
+  const PoolWindows pool(x, kernel, options.stride, options.padding, options.dilation,
+                         options.ceil_mode, {"max_pool2d", loc});
   const Composed whole("max_pool2d", loc);
   Tensor indices;
   {
     const Unseen inside(loc);
-    const Tensor seen = pool.windows_of(x, -std::numeric_limits<double>::infinity());
-    const Tensor in_window = seen.flatten(-2).max(-1).indices;
+    const Tensor seen =
+        pool.windows_of(x, -std::numeric_limits<double>::infinity()).flatten(-2);  // a copy
+    const Tensor in_window = seen.max(-1).indices;
     // Padding has the numbers of the nearest elements, for a window of nothing but minus infinity.
     auto line = [&](std::int64_t before, std::int64_t size, std::int64_t behind) {
       return arange(-before, size + behind).clamp(0, size - 1).to(x.device());
@@ -9408,7 +9409,7 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
     const Tensor image = rows.unsqueeze(1) * x.size(-1) + columns;
     const Tensor places = windows(image, kernel, pool.stride, pool.dilation, pool.at)
                               .flatten(-2)
-                              .expand(seen.flatten(-2).shape());
+                              .expand(seen.shape());
     indices = places.gather(-1, in_window.unsqueeze(-1)).squeeze(-1);
   }
   const Tensor largest = x.flatten(-2).gather(-1, indices.flatten(-2)).reshape(indices.shape());
@@ -9422,7 +9423,7 @@ inline Tensor max_pool2d(const Tensor& x, Pair kernel, PoolOptions options = {},
 inline Tensor avg_pool2d(const Tensor& x, Pair kernel, AvgPoolOptions options = {},
                          Loc loc = Loc::here()) {
   const At at{"avg_pool2d", loc};
-  const Pool pool(x, kernel, options.stride, options.padding, 1, options.ceil_mode, at);
+  const PoolWindows pool(x, kernel, options.stride, options.padding, 1, options.ceil_mode, at);
   if (options.divisor_override == 0) fail(at, {"divisor_override is 0"});
   const Composed whole("avg_pool2d", loc);
   const Tensor seen = pool.windows_of(x, 0);
