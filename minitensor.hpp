@@ -4312,8 +4312,8 @@ inline Tensor Pass::call_hooks(const Hooks& hooks, Id tensor, Tensor gradient) c
 inline void Pass::land(TensorData& leaf, Tensor gradient) const {
   if (gradient.dtype() != leaf.dtype || gradient.device() != leaf.device)
     fail({"backward", loc_},
-         {"a leaf was converted after it was used, and gets the gradient of ",
-          "what it was: ", gradient.dtype(), ", not ", leaf.dtype},
+         {"a leaf was converted after it was used: its gradient is ", gradient.dtype(), " on ",
+          gradient.device(), ", and it is ", leaf.dtype, " on ", leaf.device},
          {"call to() before the forward pass"});
   static std::atomic_flag landing;  // threads with graphs of their own may share a leaf
   Tensor before;

@@ -189,9 +189,10 @@ TEST_CASE("a graph from before a network was converted is refused") {
   const Tensor saved = layer.weight.square().sum(), unsaved = layer(ones({1, 2})).sum();
   layer.to(float64);
   CHECK(error_of([&] { return saved.backward(), 0; }).find("was overwritten") != std::string::npos);
-  CHECK(error_of([&] { return unsaved.backward(), 0; }) ==
-        "backward: a leaf was converted after it was used, and gets the gradient of what it was: "
-        "float32, not float64 at HERE. Hint: call to() before the forward pass");
+  CHECK(
+      error_of([&] { return unsaved.backward(), 0; }) ==
+      "backward: a leaf was converted after it was used: its gradient is float32 on cpu, and it is "
+      "float64 on cpu at HERE. Hint: call to() before the forward pass");
 }
 
 // ---- Boxes and lines ----------------------------------------------------------------------------
