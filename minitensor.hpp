@@ -9730,7 +9730,7 @@ inline Tensor bernoulli(const Tensor& p, Loc loc = Loc::here()) {
       fail(at, {"a probability is not between 0 and 1"});
     y = (rand(p.shape(), {.dtype = float64}).to(p.device()) < p).to(p.dtype());
   }
-  return end_tensor(std::move(y), {}, loc);
+  return end_tensor(std::move(y), {.device = p.device()}, loc);
 }
 struct MultinomialOptions {
   ByName by_name = ByName();
@@ -11946,8 +11946,10 @@ class Epoch {
   }
   // The observer learns of a batch as of any tensor that is made.
   Example tell(const Example& batch) const {
-    return {end_tensor(batch.x, {}, loc_),
-            batch.y.defined() ? end_tensor(batch.y, {}, loc_) : Tensor()};
+    const auto told = [&](const Tensor& x) {
+      return x.defined() ? end_tensor(x, {.device = x.device()}, loc_) : x;
+    };
+    return {told(batch.x), told(batch.y)};
   }
 
  private:

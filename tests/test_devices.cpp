@@ -80,6 +80,21 @@ TEST_CASE("moving copies once, and item() and printing read from anywhere") {
   CHECK(tensor(7, {.device = cuda}).item<int>() == 7);
 }
 
+TEST_CASE("a batch stays on the device where its dataset has put it") {
+  const SecondMachine second;
+  struct Away : data::Dataset {
+    std::int64_t size() const override { return 2; }
+    data::Example get(std::int64_t) const override { return {}; }
+    data::Example batch(const Tensor& index) const override {
+      return {zeros({index.numel()}, {.device = cuda}), zeros({index.numel()})};
+    }
+  };
+  for (auto [x, y] : data::DataLoader(Away())) {
+    CHECK(x.device() == cuda);
+    CHECK(y.device() == cpu);
+  }
+}
+
 TEST_CASE("the gradient of a move moves back") {
   const SecondMachine second;
   const Tensor x = tensor({1., 2.}, {.requires_grad = true});
