@@ -11065,8 +11065,9 @@ inline AttentionResult MultiheadAttention::operator()(const Tensor& query, const
   if (const Tensor& mask = masks.key_padding_mask; mask.defined()) add_mask(mask, {n, 1, 1, keys});
   if (const Tensor& mask = masks.attn_mask; mask.defined())
     add_mask(mask, mask.dim() == 3 ? Shape(n, heads_, -1, keys) : mask.shape());
-  const Tensor shares = attention_weights(x[0], x[1], how, loc);
-  const Tensor seen = dropout(shares, options_.dropout, is_training()).matmul(x[2]);
+  const Tensor shares =
+      dropout(attention_weights(x[0], x[1], how, loc), options_.dropout, is_training());
+  const Tensor seen = shares.matmul(x[2]);
   const Tensor y =
       out_proj(seen.permute({2, 0, 1, 3}).flatten(2));  // heads side by side: [L, N, E]
   const Tensor weights = masks.need_weights ? shares.mean(1) : Tensor();

@@ -402,6 +402,12 @@ TEST_CASE(
                -0.4324155916, -2.029942615}) == "");
 }
 
+TEST_CASE("multi-head attention returns its weights as it used them, after dropout") {
+  nn::MultiheadAttention attention(4, 2, {.dropout = 1});
+  const Tensor x = randn({3, 1, 4});
+  CHECK(difference(attention(x, x, x).weights.detach(), zeros({1, 3, 3})) == "");
+}
+
 TEST_CASE("multi-head attention of a query that may look at nothing is its bias") {
   nn::MultiheadAttention attention(4, 2, {.batch_first = true});
   const Tensor x = randn({1, 3, 4});
