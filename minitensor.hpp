@@ -11399,20 +11399,19 @@ class SGD : public Optimizer {
   struct Rule {
     static constexpr std::size_t states = n;
     template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 6>& k) {
-      const auto& [lr, decay, momentum, share, of_g, of_v] = k;
+    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 5>& k) {
+      const auto& [lr, decay, momentum, share, nesterov] = k;
       V slope = g + w * decay;
       if constexpr (n == 1) {
         s[0] = s[0] * momentum + slope * share;
-        slope = slope * of_g + s[0] * of_v;
+        slope = nesterov != 0 ? slope + s[0] * momentum : s[0];
       }
       w = w - slope * lr;
     }
   };
   void update(Parameter& p) override {
     const double share = p.s[0].defined() ? 1 - o_.dampening : 1;  // at first v is g itself
-    const double of_g = o_.nesterov ? 1 : 0, of_v = o_.nesterov ? o_.momentum : 1;
-    const std::array k = {lr(), o_.weight_decay, o_.momentum, share, of_g, of_v};
+    const std::array k = {lr(), o_.weight_decay, o_.momentum, share, o_.nesterov ? 1. : 0.};
     o_.momentum != 0 ? apply<Rule<1>>(p, k) : apply<Rule<0>>(p, k);
   }
   SGDOptions o_;

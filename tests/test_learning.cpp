@@ -627,6 +627,15 @@ TEST_CASE("an optimiser takes the same steps through memory and through whole te
   check([](const Parameters& p) { return std::make_unique<optim::Adagrad>(p); });
 }
 
+TEST_CASE("an infinite gradient takes a weight to infinity, with momentum as without") {
+  for (const double momentum : {0., 0.9}) {
+    const Tensor w = leaf({1.});
+    w.set_grad(tensor({std::numeric_limits<double>::infinity()}));
+    optim::SGD({w}, {.lr = 0.1, .momentum = momentum}).step();
+    CHECK(w[0].item() == -std::numeric_limits<double>::infinity());
+  }
+}
+
 TEST_CASE("an optimiser counts the steps of each parameter, and skips those without a gradient") {
   const Tensor a = leaf(1.0, float64), b = leaf(1.0, float64);
   optim::Adam optimizer({a, b}, {.lr = 0.1});
