@@ -11271,6 +11271,10 @@ class Optimizer {
     for (const Parameter& p : parameters_) p.w.zero_grad();
   }
   double& lr() { return lr_; }
+  double initial_lr() {  // before any schedule: the rate that the first one found
+    if (!initial_lr_) initial_lr_ = lr_;
+    return *initial_lr_;
+  }
   virtual double* momentum() { return nullptr; }  // null: it has none; Adam's is its first beta
 
  protected:
@@ -11294,6 +11298,7 @@ class Optimizer {
   const char* const name_;
   std::vector<Parameter> parameters_;
   double lr_;
+  std::optional<double> initial_lr_;
 };
 
 inline Optimizer::Optimizer(const char* name, const std::vector<Tensor>& parameters, double lr,
@@ -11587,13 +11592,15 @@ class LRScheduler {
   void step() { optimizer_.lr() = next(optimizer_.lr(), static_cast<double>(++epoch_)); }
 
  protected:
-  explicit LRScheduler(Optimizer& optimizer) : optimizer_(optimizer) {}
+  explicit LRScheduler(Optimizer& optimizer)
+      : optimizer_(optimizer), initial_lr_(optimizer.initial_lr()) {}
   virtual double next(double lr, double epoch) = 0;  // the rate after so many epochs
   static double checked_count(const char* op, const char* what, std::int64_t count, Loc loc) {
     if (count < 1) fail({op, loc}, {what, " is ", count, ", it has to be positive"});
     return static_cast<double>(count);
   }
   Optimizer& optimizer_;
+  const double initial_lr_;
 
  private:
   std::int64_t epoch_ = 0;
@@ -11629,7 +11636,6 @@ class CosineAnnealingLR : public LRScheduler {
   CosineAnnealingLR(Optimizer& optimizer, std::int64_t T_max, double eta_min = 0,
                     Loc loc = Loc::here())
       : LRScheduler(optimizer),
-        top_(optimizer.lr()),
         length_(checked_count("CosineAnnealingLR", "T_max", T_max, loc)),
         eta_min_(eta_min) {}
 
@@ -11637,10 +11643,10 @@ class CosineAnnealingLR : public LRScheduler {
   double height(double epoch) const { return 1 + std::cos(3.141592653589793 * epoch / length_); }
   double next(double lr, double epoch) override {
     const double before = height(epoch - 1), now = height(epoch);
-    if (before < 1e-14) return eta_min_ + (top_ - eta_min_) * now / 2;
+    if (before < 1e-14) return eta_min_ + (initial_lr_ - eta_min_) * now / 2;
     return eta_min_ + (lr - eta_min_) * now / before;
   }
-  const double top_, length_, eta_min_;
+  const double length_, eta_min_;
 };
 
 struct LinearLROptions {

@@ -741,6 +741,11 @@ TEST_CASE("a warm-up and another schedule work together") {
   optim::CosineAnnealingLR cosine(r.optimizer, 8);
   CHECK(differ(r.of({&warm_up, &cosine}, 8), {0.25, 0.4809698831, 0.6401650429, 0.6913417162, 0.5,
                                               0.3086582838, 0.1464466094, 0.03806023374}) == "");
+  // Back up, to the rate from before the warm-up.
+  Rates again;
+  optim::LinearLR rise(again.optimizer, {.start_factor = 0.25, .total_iters = 3});
+  optim::CosineAnnealingLR wave(again.optimizer, 3);
+  CHECK(differ(again.of({&rise, &wave}, 7), {0.25, 0.375, 0.1875, 0, 0.25, 0.75, 1}) == "");
 }
 
 TEST_CASE("one cycle moves rate and momentum against each other") {
