@@ -61,7 +61,7 @@ def training(torch):
         x, y = torch.randn(*shape), torch.randint(0, 10, (shape[0],))
 
         def step():
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=True)  # as PyTorch 2 does unasked, and as ours
             nn.functional.cross_entropy(net(x), y).backward()
             optimizer.step()
 
