@@ -1513,6 +1513,7 @@ namespace data {
 class Prefetch {
  public:
   explicit Prefetch(const DataLoader& loader) : loader_(loader) {}
+  explicit Prefetch(DataLoader&&) = delete;  // it would be gone when the loop begins
 
   class Iterator {
    public:
