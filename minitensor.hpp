@@ -1201,8 +1201,11 @@ void tell_let_go(const Tensor& tensor);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 // "matmul: inner sizes differ: [2, 3] x [4, 5] at prog.cpp:12. Hint: transpose the second?"
+// (A student wrote `*`: whether by a tensor or by a number, as in "mul_number", is the same to
+// them.)
 inline std::string message(const At& at, Words what, Words hint) {
-  return text_of({at.op, ": ", text_of(what), " at ", line_of(at.loc),
+  const std::string_view op = at.op;
+  return text_of({op.substr(0, op.find("_number")), ": ", text_of(what), " at ", line_of(at.loc),
                   hint.size() > 0 ? ". Hint: " : ".", text_of(hint)});
 }
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
@@ -1229,8 +1232,10 @@ inline Tensor Tensor::grad() const {
 [[noreturn]] inline void fail_undefined_at(const At& at, const char* what) {
   if (current.asked_no_leaf)
     fail(at, {what, " is undefined, as grad() is of a tensor that is not a leaf"},
-         {"call retain_grad() before backward()"});
-  fail(at, {what, " is undefined, as grad() is before a backward pass"}, {"ask defined() first"});
+         {"call retain_grad() before backward(), or, to keep a parameter a leaf, update it with "
+          "{ NoGrad guard; w -= lr * w.grad(); }"});
+  fail(at, {what, " is undefined, as grad() is before a backward pass"},
+       {"call backward() first, or ask defined()"});
 }
 [[noreturn]] inline void Tensor::fail_undefined() {
   fail_undefined_at({"tensor", current.last_line}, "it");
@@ -1543,7 +1548,7 @@ T Tensor::item(Loc loc) const {
   check_together({"item", loc}, {this});
   if (numel() != 1)
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
-         {"reduce it first, with sum() or mean(), or pick an element: x[0]"});
+         {"reduce it first, with sum(), mean() or all(), or pick an element: x[0]"});
   const bool here = device() == minitensor::cpu;
   const Scalar number =
       first_of(here ? elements() : copy_of(*this, dtype(), Device::cpu).elements());
@@ -7011,7 +7016,8 @@ struct ScatterNew : Rule {  // into zeros of the shape dims, along axis n
 }  // namespace rule
 
 inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
-  if (index.dtype() != int64) fail(at, {"the index is ", index.dtype(), ", not int64"});
+  if (index.dtype() != int64)
+    fail(at, {"the index is ", index.dtype(), ", not int64"}, {"convert with .to(int64)"});
   std::int64_t bad = 0;
   if (first_out_of_range(index.elements(), size, bad))
     fail(at, {"index ", bad, " is out of range for size ", size});
@@ -8841,7 +8847,8 @@ inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
   check_floats(input, at);
   check_together(at, {&input, &target});
   if (input.shape() != target.shape())
-    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"});
+    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"},
+         {"give both the same shape, with squeeze(-1) or unsqueeze(-1)"});
   const Composed whole("binary_cross_entropy", loc);
   Tensor losses;
   {
@@ -8864,7 +8871,8 @@ inline Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor
   check_floats(input, at);
   check_together(at, {&input, &target});
   if (input.shape() != target.shape())
-    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"});
+    fail(at, {"the shapes ", input.shape(), " and ", target.shape(), " differ"},
+         {"give both the same shape, with squeeze(-1) or unsqueeze(-1)"});
   const Composed whole("binary_cross_entropy_with_logits", loc);
   Tensor logs = logsigmoid(input);
   if (options.pos_weight.defined())
@@ -9021,7 +9029,8 @@ inline Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias =
 inline Tensor one_hot(const Tensor& index, std::int64_t classes = -1, Loc loc = Loc::here()) {
   const At at{"one_hot", loc};
   check_together(at, {&index});
-  if (index.dtype() != int64) fail(at, {"the index is ", index.dtype(), ", not int64"});
+  if (index.dtype() != int64)
+    fail(at, {"the index is ", index.dtype(), ", not int64"}, {"convert with .to(int64)"});
   if (classes == -1 && index.numel() == 0)
     fail(at, {"an empty index does not tell how many classes there are"}, {"name their number"});
   const Composed whole("one_hot", loc);
@@ -9131,7 +9140,8 @@ inline Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tens
     fail(at, {"there is no running mean or variance"}, {"write {.training = true}"});
   const double count = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
   if (options.training && count == 1)
-    fail(at, {"one value per channel has no variance to train with: ", x.shape()});
+    fail(at, {"one value per channel has no variance to train with: ", x.shape()},
+         {"hand over more than one example, or call eval() first"});
   const Composed whole("batch_norm", loc);
   const Shape line = line_along(1, x.dim());
   if (!options.training) {
@@ -11306,7 +11316,9 @@ inline Optimizer::Optimizer(const char* name, const std::vector<Tensor>& paramet
     : name_(name), lr_(lr) {
   const At at{name, loc};
   if (!(lr >= 0)) fail(at, {"the learning rate is negative: ", lr});
-  if (parameters.empty()) fail(at, {"there are no parameters"}, {"hand over net.parameters()"});
+  if (parameters.empty())
+    fail(at, {"there are no parameters"},
+         {"hand over net.parameters(); they are those of the layers that went through add(...)"});
   const NoGrad guard;
   for (const Tensor& w : parameters) {
     if (!w.defined() || !w.is_leaf() || !w.requires_grad())

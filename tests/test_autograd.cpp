@@ -418,8 +418,8 @@ TEST_CASE("a gradient with history and its leaf hold each other until the gradie
 TEST_CASE("what was told under create_graph is enough to follow the second pass") {
   // Every node that the second pass meets belongs to an operation that the observer has seen.
   struct Witness : Observer {
-    void op(const Node* node, const Facts&, const Given&, Span<const Tensor*>,
-            Span<Tensor>, Loc) override {
+    void op(const Node* node, const Facts&, const Given&, Span<const Tensor*>, Span<Tensor>,
+            Loc) override {
       if (node) made.push_back(node->id());
     }
     void arrived(std::int64_t, const Node& node, int, const Tensor&, const Shape&,
@@ -505,12 +505,14 @@ TEST_CASE("who uses the gradient of a tensor in the middle is told how to keep i
   const Tensor x = leaf(2.0), h = x * 3;
   h.backward();
   CHECK_FALSE(h.grad().defined());
-  CHECK(error_of([&] { return h.grad() * 2; }) ==
-        "mul_number: an input is undefined, as grad() is of a tensor that is not a leaf at HERE. "
-        "Hint: call retain_grad() before backward()");
+  CHECK(
+      error_of([&] { return h.grad() * 2; }) ==
+      "mul: an input is undefined, as grad() is of a tensor that is not a leaf at HERE. "
+      "Hint: call retain_grad() before backward(), or, to keep a parameter a leaf, update it with "
+      "{ NoGrad guard; w -= lr * w.grad(); }");
   CHECK(error_of([&] { return leaf(1.0).grad() * 2; }) ==
-        "mul_number: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
-        "defined() first");
+        "mul: an input is undefined, as grad() is before a backward pass at HERE. "
+        "Hint: call backward() first, or ask defined()");
 }
 
 TEST_CASE("a retained gradient accumulates over passes") {
@@ -724,7 +726,7 @@ TEST_CASE("anomaly mode names the operation that made the first NaN") {
   const Tensor z = y.sqrt().sum();
   AnomalyMode guard;
   CHECK(error_of([&] { z.backward(); }) ==
-        "pow_number: the gradient that it gives to input 0 is NaN at test_autograd.cpp:" + line +
+        "pow: the gradient that it gives to input 0 is NaN at test_autograd.cpp:" + line +
             ". Hint: its rule is dy * n * a^(n - 1)");
 }
 
@@ -851,15 +853,15 @@ TEST_CASE("what forgets to compute or to save in an operation of one's own is na
   CHECK(error_of([&] { return custom<Unnamed>(x).sum().backward(), 0; }) ==
         "forgetful: its rule asks for a, which its facts do not name at HERE.");
   CHECK(error_of([&] { return custom<Cube>(Tensor()); }) ==
-        "cube: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
-        "defined() first");
+        "cube: an input is undefined, as grad() is before a backward pass at HERE. "
+        "Hint: call backward() first, or ask defined()");
 }
 
 TEST_CASE("whoever watches sees an operation of one's own as one step") {
   class Steps : public Observer {
    public:
-    void op(const Node* node, const Facts& facts, const Given& given,
-            Span<const Tensor*> inputs, Span<Tensor>, Loc) override {
+    void op(const Node* node, const Facts& facts, const Given& given, Span<const Tensor*> inputs,
+            Span<Tensor>, Loc) override {
       seen += facts.name + std::string(" of ") + std::to_string(inputs.size()) +
               ", n = " + std::to_string(static_cast<int>(given.n)) + ", saved ";
       for (int k = 0; k < node->saved.size(); ++k) seen += node->saved[k].letter;

@@ -103,7 +103,7 @@ TEST_CASE("what cannot be shared is refused with a hint") {
         "Hint: share x.detach()");
   CHECK(error_of([] { return to_dlpack(Tensor()) != nullptr; }) ==
         "to_dlpack: an input is undefined, as grad() is before a backward pass at HERE. "
-        "Hint: ask defined() first");
+        "Hint: call backward() first, or ask defined()");
 }
 
 // ---- In -----------------------------------------------------------------------------------------

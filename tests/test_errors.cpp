@@ -130,7 +130,7 @@ TEST_CASE("gather says which index is out of range") {
           return x.gather(1, tensor({{0}, {-1}}));
         }) == "gather: index -1 is out of range for size 3 at HERE.");
   CHECK(error_of([&] { return x.gather(1, tensor({{0.}})); }) ==
-        "gather: the index is float32, not int64 at HERE.");
+        "gather: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return x.gather(1, tensor({0})); }) ==
         "gather: the index has shape [1], and the tensor [2, 3] at HERE.");
   CHECK(error_of([&] {
@@ -399,15 +399,15 @@ TEST_CASE("item wants one number") {
   const Tensor x = zeros({2, 3});
   CHECK(error_of([&] { return x.item(); }) ==
         "item: a tensor of shape [2, 3] is not one number at HERE. Hint: reduce it first, with "
-        "sum() or mean(), or pick an element: x[0]");
+        "sum(), mean() or all(), or pick an element: x[0]");
   CHECK(zeros({1, 1}).item() == 0);
 }
 
 TEST_CASE("a condition that is not one number names the line of the comparison") {
   const Tensor x = tensor({1., 2.});
   CHECK(error_of([&] { return x > 1 ? 1 : 0; }) ==
-        "item: a tensor of shape [2] is not one number at HERE. Hint: reduce it first, with sum() "
-        "or mean(), or pick an element: x[0]");
+        "item: a tensor of shape [2] is not one number at HERE. Hint: reduce it first, with sum(), "
+        "mean() or all(), or pick an element: x[0]");
 }
 
 TEST_CASE("data wants the type of the elements") {
@@ -422,8 +422,8 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
   CHECK_FALSE(none.defined());
   CHECK_FALSE(leaf(1.0).grad().defined());
   CHECK(error_of([&] { return x + none; }) ==
-        "add: an input is undefined, as grad() is before a backward pass at HERE. Hint: ask "
-        "defined() first");
+        "add: an input is undefined, as grad() is before a backward pass at HERE. Hint: "
+        "call backward() first, or ask defined()");
   CHECK(error_of([&] { return none.exp(); }).find("exp: an input is undefined") == 0);
   CHECK(error_of([&] { return none - x; }).find("sub: an input is undefined") == 0);
   CHECK(error_of([&] { return none.matmul(x); }).find("matmul: an input is undefined") == 0);
@@ -501,12 +501,14 @@ TEST_CASE("a gradient set by hand has to fit") {
 TEST_CASE("losses say what does not fit") {
   const Tensor x = full({2, 3}, 0.5), row = full({3}, 0.5);
   CHECK(error_of([&] { return binary_cross_entropy(x, row); }) ==
-        "binary_cross_entropy: the shapes [2, 3] and [3] differ at HERE.");
+        "binary_cross_entropy: the shapes [2, 3] and [3] differ at HERE. "
+        "Hint: give both the same shape, with squeeze(-1) or unsqueeze(-1)");
   CHECK(error_of([&] { return binary_cross_entropy(x + 1, x); }) ==
         "binary_cross_entropy: an element of the input is not a probability between 0 and 1 at "
         "HERE. Hint: write binary_cross_entropy_with_logits, which takes any number");
   CHECK(error_of([&] { return binary_cross_entropy_with_logits(x, row); }) ==
-        "binary_cross_entropy_with_logits: the shapes [2, 3] and [3] differ at HERE.");
+        "binary_cross_entropy_with_logits: the shapes [2, 3] and [3] differ at HERE. "
+        "Hint: give both the same shape, with squeeze(-1) or unsqueeze(-1)");
   CHECK(error_of([&] { return huber_loss(x, x, {.delta = 0}); }) ==
         "huber_loss: delta is 0, it has to be positive at HERE.");
   CHECK(error_of([&] { return smooth_l1_loss(x, x, {.beta = -1}); }) ==
@@ -538,7 +540,7 @@ TEST_CASE("layers say what does not fit") {
         }) == "linear: the bias [3] and the weight [4, 3] do not fit at HERE.");
   CHECK(error_of([&] {
           return one_hot(tensor({1., 2.}));
-        }) == "one_hot: the index is float32, not int64 at HERE.");
+        }) == "one_hot: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return one_hot(tensor({3}), 3); }) ==
         "one_hot: index 3 is out of range for size 3 at HERE.");
   CHECK(
@@ -563,7 +565,9 @@ TEST_CASE("layers say what does not fit") {
         "batch_norm: there is no running mean or variance at HERE. Hint: write {.training = true}");
   CHECK(error_of([&] {
           return batch_norm(zeros({1, 3}), Tensor(), Tensor(), {}, {}, {.training = true});
-        }) == "batch_norm: one value per channel has no variance to train with: [1, 3] at HERE.");
+        }) ==
+        "batch_norm: one value per channel has no variance to train with: [1, 3] at HERE. "
+        "Hint: hand over more than one example, or call eval() first");
   CHECK(error_of([&] {
           return conv2d(image, zeros({4, 3, 2, 2}));
         }) ==

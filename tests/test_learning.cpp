@@ -203,8 +203,8 @@ struct Watcher : Observer {
   void scope_opens(Id, const char* name, bool composed, Loc line) override {
     if (!composed) scopes.push_back(name + (":" + std::to_string(line.line())));
   }
-  void op(const Node*, const Facts& facts, const Given&, Span<const Tensor*>,
-          Span<Tensor>, Loc line) override {
+  void op(const Node*, const Facts& facts, const Given&, Span<const Tensor*>, Span<Tensor>,
+          Loc line) override {
     ops.push_back(facts.name + (":" + std::to_string(line.line())));
   }
   void wrote(const Tensor& x, std::int64_t before, const char* by, const Node*, Loc line) override {
@@ -347,7 +347,9 @@ TEST_CASE("batch norm refuses what it can't do, and has then seen nothing") {
   nn::BatchNorm1d norm(3);
   CHECK(error_of([&] {
           return norm(ones({1, 3}));
-        }) == "batch_norm: one value per channel has no variance to train with: [1, 3] at HERE.");
+        }) ==
+        "batch_norm: one value per channel has no variance to train with: [1, 3] at HERE. "
+        "Hint: hand over more than one example, or call eval() first");
   CHECK(
       error_of([&] {
         return norm(ones({2, 3, 4, 5}));
@@ -660,8 +662,10 @@ TEST_CASE("an optimiser refuses what it can't work with") {
   CHECK(error_of([&] {
           return optim::Adam({w, w}), 0;
         }) == "Adam: a parameter is there twice at HERE. Hint: name each once");
-  CHECK(error_of([&] { return optim::AdamW({}), 0; }) ==
-        "AdamW: there are no parameters at HERE. Hint: hand over net.parameters()");
+  CHECK(
+      error_of([&] { return optim::AdamW({}), 0; }) ==
+      "AdamW: there are no parameters at HERE. Hint: hand over net.parameters(); they are those of "
+      "the layers that went through add(...)");
   CHECK(error_of([&] { return optim::Adam({w * 2}), 0; }) ==
         "Adam: a parameter is not a leaf that requires grad at HERE. Hint: make it with "
         "{.requires_grad = true}");

@@ -737,7 +737,7 @@ TEST_CASE("what can't be picked or placed is refused before anything is written"
           return x[tensor({1, -3})];
         }) == "[]: index -3 is out of range for size 2 at HERE.");
   CHECK(error_of([&] { return x[tensor({1.})]; }) ==
-        "[]: the index is float32, not int64 at HERE.");
+        "[]: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return tensor(1.)[tensor({0})]; }) ==
         "[]: a 0-d tensor has no axis to index at HERE.");
   CHECK(error_of([&] { return k[mask] = 0.5, 0; }) ==
