@@ -62,7 +62,7 @@ LESSON("14_two_moons", "Two moons", "Learning") {
     plot("loss of the line", static_cast<double>(i), loss.item());
   }
   std::cout << "the line tells " << right(line) << " of 200 right\n";
-  picture(map_of(line));
+  picture(map_of(line), "what the line says");
   step("It does what a line can do: it cuts off the horns.");
 
   say("3. A bend in it\n"
@@ -95,7 +95,7 @@ LESSON("14_two_moons", "Two moons", "Learning") {
     plot("loss of the network", static_cast<double>(i), loss.item());
   }
   std::cout << "the network tells " << right(net) << " of 200 right\n";
-  picture(map_of(net));
+  picture(map_of(net), "what the network says");
   say("The boundary has grown a bend where the points asked for one. Nobody drew it: there are "
       "numbers, slopes, and a loss.");
 
@@ -142,6 +142,7 @@ LESSON("14_two_moons", "Two moons", "Learning") {
 // expect: weight.grad is let go
 // expect: bias.grad is let go
 // expect: the line tells 176 of 200 right
+// expect: what the line says
 // expect: ░░░░░░
 // expect: ░░░░░░░░░░░░░░▒▒
 // expect: ░░░░░░░░░░░░░░▒▒▒▒▒▒▒▒▒▒▒▓
@@ -189,6 +190,7 @@ LESSON("14_two_moons", "Two moons", "Learning") {
 // expect: second.weight.grad is let go
 // expect: second.bias.grad is let go
 // expect: the network tells 200 of 200 right
+// expect: what the network says
 // expect: ░▒▓
 // expect: ░▒▓██
 // expect: ░▒▓████

@@ -19,7 +19,7 @@ LESSON("15_optimizers", "Three ways down a ravine", "Learning") {
     auto y = linspace(2.0, -2.0, 11, {.dtype = float64}).unsqueeze(1);
     return ((x.pow(2) + 20.0 * y.pow(2)) / 2.0).sqrt();
   };
-  picture(ravine());
+  picture(ravine(), "the ravine from above");
   say("You see the bottom at once. A walker does not: it feels nothing but the slope under its "
       "feet. Along x the ground falls gently, across, along y, it is 20 times as steep.");
 
@@ -114,6 +114,7 @@ LESSON("15_optimizers", "Three ways down a ravine", "Learning") {
 
 // What it prints with --brief, held by CTest:
 //
+// expect: the ravine from above
 // expect: █████████████▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓█████████████
 // expect: ██████▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▓▓▓▓▓▓▓▓▓▓▓▓▓██████
 // expect: ███▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▓▓▓▓▓▓▓▓▓███

@@ -33,7 +33,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
     const Quiet quiet;
     return pad(some, {0, 1}).squeeze(1).transpose(0, 1).reshape({8, -1});
   };
-  picture(side_by_side(images.slice(0, 0, 8)));
+  picture(side_by_side(images.slice(0, 0, 8)), "the first eight");
 
   say("Whoever learns a thing by heart does well on what he has seen. So a fifth of the digits is "
       "put away. The network is never shown them, until it is asked how it reads.");
@@ -144,12 +144,12 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
     }
   }
   auto confusion = tensor(taken).reshape({10, 10});
-  picture(confusion);
+  picture(confusion, "taken for what");
   if (!misread.empty()) {
     words_for_them.back() = '.';
     std::cout << "misread:" << words_for_them << '\n';
     auto them = stack(misread);
-    picture(side_by_side(them));
+    picture(side_by_side(them), "misread");
   }
   say("Would you have read those?");
 
@@ -168,6 +168,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
 // expect: bright = pixels / 16 = [1797, 8, 8], from 0 to 1
 // expect: images = unsqueeze(bright) = [1797, 1, 8, 8], from 0 to 1
 // expect: slice(images) = [8, 1, 8, 8], from 0 to 1
+// expect: the first eight
 // expect: ░█▒       ▓█░      ░█▓     ▒██        ▓      ▓▓        ▓█      ▒▒███
 // expect: ██▓█░     ▓█▒      ███    ▒█░█░      ▒▒      ████     ░█▒      ▒▒░▓▓
 // expect: █  ▓▒     ██░     ▒█▒█      ██       █░      ███▓     ██         ▒█
@@ -256,6 +257,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
 // expect: at least 98 % of the held out digits are read: yes
 // expect: loss (o): 360 points, from 2.78389 at 1 to 0.00792113 at 360
 // expect: confusion = reshape(a tensor) = [10, 10], from 0 to 45
+// expect: taken for what
 // expect: ▓
 // expect: █
 // expect: ▒
@@ -268,6 +270,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
 // expect: ▓
 // expect: misread: a 9 as 8, a 0 as 4, a 8 as 1, a 9 as 7.
 // expect: them = stack(a tensor) = [4, 1, 8, 8], from 0 to 1
+// expect: misread
 // expect: ▓█▓      ▒█░     ▒██░     ░▓█░
 // expect: █▒▒█     ░███     ▒██▓    ░█▒▓█
 // expect: ▒▒ ▒▓     ██░█     ▒██     ▒█▒██
