@@ -390,7 +390,9 @@ class Inspector {
       pass = row.pass;
       card(row, widths, hidden, id, element);
     }
-    sum_row(rows, hidden, element);
+    sum_row(rows, many_passes, hidden, element);
+    if (many_passes && seen.is_leaf)
+      note("It is added to what the passes before have left: no zero_grad() came in between.");
     if (!seen.shape.empty() && !element && !hidden && timeline_.value(desk_.cursor, id).count() > 1)
       note("Point at an element to see its own numbers.");
   }
@@ -480,14 +482,17 @@ class Inspector {
     return pressed;
   }
 
-  void sum_row(const std::vector<Contribution>& rows, bool hidden,
+  void sum_row(const std::vector<Contribution>& rows, bool many_passes, bool hidden,
                std::optional<std::size_t> element) {
     const auto arrived = std::find_if(rows.rbegin(), rows.rend(),
                                       [](const Contribution& row) { return row.arrived; });
     const bool all =
         std::all_of(rows.begin(), rows.end(), [](const Contribution& row) { return row.arrived; });
     const float y = y_ + px(20);
-    paint_.text({left_, y}, {Face::sans, 13, theme_.faint}, all ? "sum" : "sum so far");
+    std::string what = "sum";
+    if (many_passes) what += " of pass " + std::to_string(rows.back().pass);
+    if (!all) what += " so far";
+    paint_.text({left_, y}, {Face::sans, 13, theme_.faint}, what);
     const float edge = right_ - px(14);
     if (arrived == rows.rend())
       paint_.text_right({edge, y}, {Face::mono, 14, theme_.faint}, "not yet");
