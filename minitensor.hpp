@@ -3597,9 +3597,9 @@ class Few {
 // know. The texts are written in the letters of chapter 0 and are checked against the rule by a
 // test.
 struct Facts {
-  const char* name;                             // "mul"
-  const char* symbol;                           // "×": what is drawn in its circle
-  const char* formula;                          // "a * b"
+  const char* name = "custom";                  // "mul"
+  const char* symbol = "";                      // "×": what is drawn in its circle
+  const char* formula = "";                     // "a * b"
   std::array<const char*, 3> derivatives = {};  // what each input receives: "dy * b", "dy * a"
   // Names of the plain numbers in a call: a single letter is Given::n, the other words are the
   // entries of Given::dims in their order, and the last of them stands for all that remain.
@@ -4266,6 +4266,11 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
 }
 
 inline bool Pass::wants(int slot) const {
+  const Node& node = *station_at(now_).node;
+  if (slot < 0 || slot >= node.inputs.size())
+    fail({node.facts().name, node.loc},
+         {"its rule asks for input ", slot, ", and it was called with ", node.inputs.size()},
+         {"inputs are numbered from 0"});
   const int place = edge(station_at(now_), slot);
   return place >= 0 && station_at(place).needed;
 }
@@ -4274,6 +4279,8 @@ inline bool Pass::wants(int slot) const {
 inline void Pass::give(Node& node, int slot, Tensor gradient) {
   if (!wants(slot)) return;
   const Input& input = node.inputs[slot];
+  if (!gradient.defined())
+    fail({node.facts().name, node.loc}, {"its rule gives an undefined gradient to input ", slot});
   const Tensor before = watcher_ ? gradient : Tensor();
   if (gradient.dtype() != input.dtype) gradient = gradient.to(input.dtype);
   if (gradient.get().shape != input.shape)

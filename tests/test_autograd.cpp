@@ -800,6 +800,15 @@ struct Forgetful : Rule {
 struct Unnamed : Forgetful {
   static Tensor forward(const Tensor& a) { return a + 0; }
 };
+struct Miscounted : Unnamed {
+  void backward() { give(1, dy); }
+};
+struct Empty : Unnamed {
+  void backward() { give(0, Tensor()); }
+};
+struct Nameless : Unnamed {
+  static constexpr Facts facts = {};
+};
 
 TEST_CASE("an operation of one's own has the derivative that its rule says") {
   const Tensor x = leaf({1., 2., -3.}, float64);
@@ -852,6 +861,13 @@ TEST_CASE("what forgets to compute or to save in an operation of one's own is na
         "forgetful: its forward has returned an undefined tensor at HERE.");
   CHECK(error_of([&] { return custom<Unnamed>(x).sum().backward(), 0; }) ==
         "forgetful: its rule asks for a, which its facts do not name at HERE.");
+  CHECK(error_of([&] { return custom<Miscounted>(x).sum().backward(), 0; }) ==
+        "forgetful: its rule asks for input 1, and it was called with 1 at HERE. Hint: inputs are "
+        "numbered from 0");
+  CHECK(error_of([&] { return custom<Empty>(x).sum().backward(), 0; }) ==
+        "forgetful: its rule gives an undefined gradient to input 0 at HERE.");
+  CHECK(error_of([&] { return custom<Nameless>(x).sum().backward(), 0; }) ==
+        "custom: its rule asks for a, which its facts do not name at HERE.");
   CHECK(error_of([&] { return custom<Cube>(Tensor()); }) ==
         "cube: an input is undefined, as grad() is before a backward pass at HERE. "
         "Hint: call backward() first, or ask defined()");
