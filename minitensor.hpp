@@ -11824,6 +11824,8 @@ class Dataset {
       const Example one = get(i);
       xs.push_back(one.x);
       if (one.y.defined()) ys.push_back(one.y);
+      if (!ys.empty() && ys.size() != xs.size())
+        fail({"DataLoader", Loc::unknown()}, {"some examples have a y and some have none"});
     }
     return {stack(xs), ys.empty() ? Tensor() : stack(ys)};
   }
@@ -11971,10 +11973,9 @@ class Epoch {
   }
   // The observer learns of a batch as of any tensor that is made.
   Example tell(const Example& batch) const {
-    const auto told = [&](const Tensor& x) {
-      return x.defined() ? end_tensor(x, {.device = x.device()}, loc_) : x;
-    };
-    return {told(batch.x), told(batch.y)};
+    for (const Tensor* of : {&batch.x, &batch.y})
+      if (current.observer && of->defined()) tell_made(*of, loc_);
+    return batch;
   }
 
  private:

@@ -68,6 +68,16 @@ TEST_CASE("a tensor like another one lies beside it, unless a device is named") 
   CHECK(ones_like(zeros({2}), {.device = cuda}).device() == cuda);
 }
 
+TEST_CASE("a batch stays where its dataset has put it") {
+  const SecondMachine second;
+  struct There : data::Dataset {
+    std::int64_t size() const override { return 1; }
+    data::Example get(std::int64_t) const override { return {}; }
+    data::Example batch(const Tensor&) const override { return {zeros({1}, {.device = cuda}), {}}; }
+  };
+  for (auto [x, y] : data::DataLoader(There())) CHECK(x.device() == cuda);
+}
+
 TEST_CASE("moving copies once, and item() and printing read from anywhere") {
   const SecondMachine second;
   const Tensor x = tensor({1., 2.});

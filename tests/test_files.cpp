@@ -954,6 +954,26 @@ TEST_CASE("a mistake with data is answered with one sentence") {
     return batches_of({Ragged(), {.batch_size = 2}}).size();
   });
   CHECK(text.find("DataLoader: the shapes differ: [1] and [2] at test_files.cpp:") == 0);
+  struct Half : data::Dataset {
+    std::int64_t size() const override { return 2; }
+    data::Example get(std::int64_t i) const override {
+      return {zeros({1}), i == 0 ? zeros({1}) : Tensor()};
+    }
+  };
+  const std::string half = error_of([] { return batches_of({Half(), {.batch_size = 2}}).size(); });
+  CHECK(half.find("DataLoader: some examples have a y and some have none at test_files.cpp:") == 0);
+}
+
+TEST_CASE("a batch is what the dataset has made of it, where it is") {
+  struct Whole : data::Dataset {
+    Tensor x = ones({2}, {.requires_grad = true});
+    std::int64_t size() const override { return 2; }
+    data::Example get(std::int64_t i) const override { return {x[i], {}}; }
+    data::Example batch(const Tensor&) const override { return {x, {}}; }
+  };
+  const Whole whole;
+  for (auto [x, y] : data::DataLoader(whole, {.batch_size = 2})) CHECK(x.id() == whole.x.id());
+  CHECK(whole.x.requires_grad());
 }
 
 // Hears of tensors that are made, and of operations.
