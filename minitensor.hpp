@@ -11914,12 +11914,12 @@ inline std::vector<Subset> random_split(const AnyDataset& whole,
   std::vector<std::int64_t> sizes;
   std::int64_t left = n;
   for (const Scalar& length : lengths) {
-    const double most = static_cast<double>(n) + 1;  // which is too many already
     const double size = fractions ? length.real() * static_cast<double>(n) : length.real();
-    sizes.push_back(static_cast<std::int64_t>(std::floor(std::min(size, most))));
+    sizes.push_back(static_cast<std::int64_t>(std::floor(size)));
     left -= sizes.back();
   }
-  for (std::size_t i = 0; left > 0; i = (i + 1) % sizes.size(), --left) ++sizes[i];
+  for (std::size_t i = 0; fractions && left > 0; i = (i + 1) % sizes.size(), --left) ++sizes[i];
+  if (left != 0) fail(at, {"a length is not a whole number"});
 
   const Unseen inside(loc);
   const Tensor order = fresh({n}, int64);

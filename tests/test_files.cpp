@@ -945,6 +945,12 @@ TEST_CASE("a mistake with data is answered with one sentence") {
   CHECK(tensors::refused([&] { return data::random_split(five, {}).size(); }));
   for (const double length : {1e300, std::numeric_limits<double>::infinity()})
     CHECK(tensors::refused([&] { return data::random_split(five, {length}), 0; }));
+  CHECK(error_of([&] {
+          return data::random_split(five, {1e30}), 0;
+        }).find("random_split: the lengths add up to 1e+30, and there are 5 examples") == 0);
+  CHECK(error_of([&] {
+          return data::random_split(five, {2.5, 2.5}), 0;
+        }) == "random_split: a length is not a whole number at HERE.");
 
   struct Ragged : data::Dataset {
     std::int64_t size() const override { return 2; }
