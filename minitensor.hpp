@@ -11748,7 +11748,7 @@ class OneCycleLR : public LRScheduler {
     Phase now = up;
     if (step > now.end) start = now.end, now = o_.three_phase ? down : out;
     if (step > now.end && o_.three_phase) start = now.end, now = out;
-    double done = now.end > start ? (step - start) / (now.end - start) : 1;
+    double done = now.end > start ? (step - start) / (now.end - start) : 1;  // a phase of no length
     if (std::string_view(o_.anneal_strategy) == "cos")
       done = (1 - std::cos(3.141592653589793 * done)) / 2;
     if (o_.cycle_momentum)

@@ -792,6 +792,12 @@ TEST_CASE("one cycle in three phases along straight lines") {
   CHECK(differ(momenta, {0.95, 0.9, 0.85, 0.9, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95}) == "");
 }
 
+TEST_CASE("a phase of one cycle that has no length is at its end at once") {
+  Rates r;  // PyTorch divides by zero here
+  optim::OneCycleLR schedule(r.optimizer, 1, {.total_steps = 2, .pct_start = 0.5});
+  CHECK(differ(r.of({&schedule}, 2), {1, 4e-6}) == "");
+}
+
 TEST_CASE("a schedule refuses what leads nowhere") {
   Rates r;
   CHECK(error_of([&] { return optim::StepLR(r.optimizer, 0), 0; }) ==
