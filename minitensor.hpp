@@ -9179,6 +9179,11 @@ struct AttentionOptions {
   bool is_causal = false;            // query i may look at the keys 0 to i
   std::optional<double> scale = {};  // left out: 1 / sqrt(E)
 };
+inline void check_mask(const Tensor& mask, const At& at) {
+  if (mask.dtype() == int64)  // to add its zeros and ones would hide nothing
+    fail(at, {"a mask is boolean, or floats that are added, not int64"},
+         {"mask == 1 makes booleans of it"});
+}
 // softmax(q kᵀ / sqrt(E)): how much each of the queries [.., L, E] looks at each of the keys
 // [.., S, E] -> [.., L, S]. A query that may look at nothing gets zeros.
 inline Tensor attention_weights(const Tensor& query, const Tensor& key,
@@ -9214,6 +9219,7 @@ inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& ke
     fail(at,
          {"the shapes ", query.shape(), ", ", key.shape(), " and ", value.shape(), " do not fit"},
          {"they are [.., L, E], [.., S, E] and [.., S, D]"});
+  if (options.attn_mask.defined()) check_mask(options.attn_mask, at);
   if (options.is_causal && options.attn_mask.defined())
     fail(at, {"is_causal and attn_mask are given together"}, {"put one into the other"});
   const Composed whole("scaled_dot_product_attention", loc);
@@ -11051,10 +11057,13 @@ inline AttentionResult MultiheadAttention::operator()(const Tensor& query, const
   check_together(at, {&query, &key, &value});
   const int axes = query.dim();
   const std::int64_t size = in_proj_weight.size(1);
+  const int batch = options_.batch_first ? 0 : 1;
   for (const Tensor* x : {&query, &key, &value})
-    if (x->dim() != axes || axes < 2 || axes > 3 || x->size(-1) != size)
+    if (x->dim() != axes || axes < 2 || axes > 3 || x->size(-1) != size ||
+        (axes == 3 && x->size(batch) != query.size(batch)) || key.shape() != value.shape())
       fail(at, {"the shapes are ", query.shape(), ", ", key.shape(), " and ", value.shape()},
-           {"each is [L, N, ", size, "], or [L, ", size, "] without a batch"});
+           {"each is ", batch == 0 ? "[N, L, " : "[L, N, ", size, "], or [L, ", size,
+            "] without a batch, and keys and values have one L"});
   const auto in_order = [&](const Tensor& x) {
     return axes == 2 ? x.unsqueeze(1) : options_.batch_first ? x.transpose(0, 1) : x;
   };
@@ -11074,6 +11083,7 @@ inline AttentionResult MultiheadAttention::operator()(const Tensor& query, const
 
   AttentionOptions how;
   const auto add_mask = [&](const Tensor& mask, const Shape& shape) {
+    check_mask(mask, at);
     const double never = -std::numeric_limits<double>::infinity();
     const Tensor scores = mask.dtype() == boolean ? where(mask, never, 0.0) : mask;
     const Tensor more = scores.to(query.dtype()).reshape(shape);

@@ -420,11 +420,20 @@ TEST_CASE("multi-head attention of a query that may look at nothing is its bias"
   CHECK(error_of([] { return nn::MultiheadAttention(4, 3), 0; }) ==
         "MultiheadAttention: 4 features do not make 3 equal heads at HERE.");
   CHECK(error_of([&] {
+          return attention(x, x, ones({1, 2, 4})).output;
+        }).find("MultiheadAttention: the shapes are [1, 3, 4], [1, 3, 4] and [1, 2, 4] at") == 0);
+  CHECK(refused([&] { return attention(x, ones({2, 3, 4}), ones({2, 3, 4})).output; }));
+  CHECK(error_of([&] { return attention(x, x, x, {.attn_mask = eye(3).to(int64)}).output; }) ==
+        "MultiheadAttention: a mask is boolean, or floats that are added, not int64 at HERE. Hint: "
+        "mask == 1 makes booleans of it");
+  CHECK(refused([&] {
+    return scaled_dot_product_attention(x, x, x, {.attn_mask = eye(3).to(int64)});
+  }));
+  CHECK(error_of([&] {
           return attention(x, x, randn({1, 3, 5})).output;
         }) ==
         "MultiheadAttention: the shapes are [1, 3, 4], [1, 3, 4] and [1, 3, 5] at HERE. Hint: each "
-        "is "
-        "[L, N, 4], or [L, 4] without a batch");
+        "is [N, L, 4], or [L, 4] without a batch, and keys and values have one L");
 }
 
 TEST_CASE("recurrent layers compute what PyTorch's do") {
