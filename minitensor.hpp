@@ -10434,6 +10434,11 @@ class ModuleBase {
     std::vector<Kept> kept;
     std::vector<std::pair<std::string, Ref<Record>>> parts;
   };
+  static bool contains(const Record& record, const Record* wanted) {
+    bool found = &record == wanted;
+    for (const auto& part : record.parts) found = found || contains(*part.second, wanted);
+    return found;
+  }
   static void set_training(Record& record, bool on) {
     record.training = on;
     for (const auto& part : record.parts) set_training(*part.second, on);
@@ -10472,6 +10477,9 @@ inline void ModuleBase::check_name(const std::string& name, const At& at) const 
 }
 inline void ModuleBase::add_part(const std::string& name, const ModuleBase& part, Loc loc) {
   check_name(name, {"add", loc});
+  if (contains(*part.record_, record_.get()))
+    fail({"add", loc}, {"a module can't be a part of itself"},
+         {"make another one for \"" + name + "\""});
   record_->parts.emplace_back(name, part.record_);
   name_tensors(*part.record_, record_->prefix + name + ".");
 }
@@ -10583,6 +10591,14 @@ class Layer : public Module {
   Layer() { is_layer_ = true; }
 };
 
+// What stands in a row of modules. Copies of the row share it, as they share all they have.
+template <class M>
+struct SharedRow {
+  static void destroy(SharedRow* row) { delete row; }
+  std::atomic<int> handles{0};
+  std::vector<M> modules;
+};
+
 // One module after the other: Sequential{Linear(2, 16), ReLU(), Linear(16, 2)}. Their names are
 // their numbers, as in "0.weight". (Between braces they are made, and draw their first weights,
 // from left to right; between parentheses C++ leaves the order to the compiler.)
@@ -10594,18 +10610,19 @@ class Sequential : public Layer {
   }
   template <class M>
   void push_back(M module, Loc loc = Loc::here()) {
-    add_part(std::to_string(modules_.size()), module, loc);
-    modules_.push_back([module](const Tensor& x) mutable { return module(x); });
+    add_part(std::to_string(size()), module, loc);
+    row_->modules.push_back([module](const Tensor& x) mutable { return module(x); });
   }
   Tensor forward(const Tensor& input) override {
     Tensor x = input;
-    for (auto& module : modules_) x = module(x);
+    for (auto& module : row_->modules) x = module(x);
     return x;
   }
-  std::size_t size() const { return modules_.size(); }
+  std::size_t size() const { return row_->modules.size(); }
 
  private:
-  std::vector<Callback<Tensor(const Tensor&)>> modules_;
+  const Ref<SharedRow<Callback<Tensor(const Tensor&)>>> row_ =
+      Ref<SharedRow<Callback<Tensor(const Tensor&)>>>::make();
 };
 
 // Modules of one class in a row, for a forward() that walks over them: `for (Block& b : blocks)`.
@@ -10616,16 +10633,20 @@ class ModuleList : public ModuleBase {
     for (const M& module : modules) push_back(module);
   }
   void push_back(const M& module, Loc loc = Loc::here()) {
-    add_part(std::to_string(modules_.size()), module, loc);
-    modules_.push_back(module);
+    add_part(std::to_string(size()), module, loc);
+    row_->modules.push_back(module);
   }
-  M& operator[](std::size_t i) { return modules_.at(i); }
-  auto begin() { return modules_.begin(); }
-  auto end() { return modules_.end(); }
-  std::size_t size() const { return modules_.size(); }
+  M& operator[](First i) {
+    if (i.value() < 0 || static_cast<std::size_t>(i.value()) >= size())
+      fail({"ModuleList", i.loc}, {"there is no module ", i.value(), " among ", size()});
+    return row_->modules[static_cast<std::size_t>(i.value())];
+  }
+  auto begin() { return row_->modules.begin(); }
+  auto end() { return row_->modules.end(); }
+  std::size_t size() const { return row_->modules.size(); }
 
  private:
-  std::vector<M> modules_;
+  const Ref<SharedRow<M>> row_ = Ref<SharedRow<M>>::make();
 };
 
 // ---- First values -------------------------------------------------------------------------------

@@ -101,6 +101,31 @@ TEST_CASE("a network lives on in its copies") {
   CHECK(copy.parameters().size() == 2);
 }
 
+TEST_CASE("what is pushed onto a copy of a row stands in the row itself") {
+  nn::Sequential row(nn::Linear(2, 3));
+  nn::Sequential copy = row;
+  copy.push_back(nn::Linear(3, 5));
+  CHECK(row(ones({1, 2})).shape() == Shape(1, 5));
+  CHECK(row.size() == 2);
+  nn::ModuleList<nn::Linear> list;
+  nn::ModuleList<nn::Linear> same = list;
+  same.push_back(nn::Linear(2, 3));
+  CHECK(list[0].weight.id() == same[0].weight.id());
+  const std::size_t at = 1;
+  CHECK(error_of([&] { return list[at].weight; }) ==
+        "ModuleList: there is no module 1 among 1 at HERE.");
+}
+
+TEST_CASE("a module is no part of itself") {
+  nn::Sequential row{nn::Tanh()};
+  const nn::Sequential around(nn::ReLU(), row);
+  const std::string refusal =
+      "add: a module can't be a part of itself at HERE. Hint: make another one for \"1\"";
+  CHECK(error_of([&] { return row.push_back(row), 0; }) == refusal);
+  CHECK(error_of([&] { return row.push_back(around), 0; }) == refusal);
+  CHECK(row.size() == 1);
+}
+
 TEST_CASE("zero_grad and requires_grad_ reach every parameter") {
   Net net;
   net(ones({1, 4})).sum().backward();
