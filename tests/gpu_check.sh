@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # kernels.cu on a real GPU: builds it for the card that is here, runs the tests of test_cuda.cpp on
-# it, looks at a few of them with compute-sanitizer, and prints a table of times. Under 6 minutes.
+# it, looks at a few of them with compute-sanitizer, prints a table of times, and plays lesson 18.
+# Under 6 minutes.
 #
 #     tests/gpu_check.sh [folder for what it builds]
 #
@@ -34,13 +35,17 @@ nvcc -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 2810 -arch=native -l
 printf '#define CATCH_CONFIG_MAIN\n#include <catch2/catch.hpp>\n' >"$build/main.cpp"
 "${compile[@]}" -c "$build/main.cpp" -o "$build/main.o" &
 g++ -std=c++20 -O3 -march=native -w -I. -c tests/programs/gpu_times.cpp -o "$build/gpu_times.o" &
-for _ in 1 2 3 4; do wait -n; done  # one that fails ends the script
-for program in test_cuda gpu_times; do
-  main=()
-  [[ $program == test_cuda ]] && main=("$build/main.o")
-  g++ "$build/$program.o" "${main[@]}" "$build/kernels.o" -o "$build/$program" \
-    -L"$library" -Wl,-rpath,"$library" -lcublas -lcudart -lpthread
+for name in 18_gpu main; do
+  g++ -std=c++20 -O3 -march=native -w -I. -c lessons/$name.cpp -o "$build/lesson_$name.o" &
 done
+for _ in 1 2 3 4 5 6; do wait -n; done  # one that fails ends the script
+link() {  # program, objects
+  g++ "${@:2}" "$build/kernels.o" -o "$build/$1" \
+    -L"$library" -Wl,-rpath,"$library" -lcublas -lcudart -lpthread
+}
+link test_cuda "$build"/{test_cuda,main}.o
+link gpu_times "$build/gpu_times.o"
+link lesson "$build"/lesson_{18_gpu,main}.o
 
 failed=0
 say "the tests, on the card"
@@ -62,5 +67,7 @@ fi
 
 say "times"
 timeout 60 "$build/gpu_times" || failed=1
+say "lesson 18"
+timeout 60 "$build/lesson" || failed=1
 if ((failed)); then say "something FAILED"; else say "all is well"; fi
 exit "$failed"

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "lessons/player.hpp"
 #include "tests/cuda_on_cpu/card.hpp"
 #include "tests/cuda_on_cpu/cuda_runtime.h"
 #include "tests/tensors.hpp"
@@ -77,6 +78,21 @@ TEST_CASE("an operation on nothing launches nothing") {
   CHECK((x + x).exp().shape() == Shape(3, 0));
   CHECK(x.t().matmul(zeros({3, 0}, {.device = cuda})).shape() == Shape(0, 0));
   CHECK(card::launches() == before);
+}
+
+TEST_CASE("lesson 18 takes its step on the card as well, and times the three ways to a product") {
+  std::ostringstream out;
+  std::streambuf* before = std::cout.rdbuf(out.rdbuf());
+  const int exit_code =
+      lesson::run_lesson(*lesson::find_lesson("18"), {"--brief", "--knob", "largest=32"});
+  std::cout.rdbuf(before);
+  CHECK(exit_code == 0);
+  CAPTURE(out.str());
+  for (const char* part :
+       {"the two results agree to 1e-5: yes", "to the card (o): 3 points", "back (.): 3 points",
+        "processor (o): 3 points", "cuBLAS (.): 3 points", "tiled (x): 3 points",
+        "naive (+): 3 points", "cuBLAS and journey (*): 3 points"})
+    CHECK(out.str().find(part) != std::string::npos);
 }
 
 // ---- The stand-in can fail ----------------------------------------------------------------------
