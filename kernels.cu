@@ -80,18 +80,17 @@ inline void synchronize(Device device) {
 //
 // cudaMalloc stops the whole card. cudaMallocAsync takes memory from a pool of the driver, in the
 // order of the work: what one kernel has given back, the next may have. The pool keeps what it was
-// given, as chapter 7's lists do. Not every card has one.
+// given, as chapter 7's lists do. Not every card has one (null).
 
-inline bool has_pool(Device device) {
-  static const std::vector<bool> cards = [] {
-    std::vector<bool> found;
+inline cudaMemPool_t pool_of(Device device) {
+  static const std::vector<cudaMemPool_t> pools = [] {
+    std::vector<cudaMemPool_t> found;
     for (int card = 0; card < device_count(); ++card) {
+      cudaMemPool_t& pool = found.emplace_back(nullptr);
       int supported = 0;
       check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, card),
             "ask for a pool of memory");
-      found.push_back(supported != 0);
       if (!supported) continue;
-      cudaMemPool_t pool;
       std::uint64_t everything = ~std::uint64_t{0};
       check(cudaDeviceGetDefaultMemPool(&pool, card), "find its pool of memory");
       check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything),
@@ -99,13 +98,13 @@ inline bool has_pool(Device device) {
     }
     return found;
   }();
-  return cards[device.index];
+  return pools[device.index];
 }
 
 inline void* try_allocate(Device device, std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t result =
-      has_pool(device) ? cudaMallocAsync(&data, bytes, nullptr) : cudaMalloc(&data, bytes);
+      pool_of(device) ? cudaMallocAsync(&data, bytes, nullptr) : cudaMalloc(&data, bytes);
   if (result != cudaErrorMemoryAllocation) check(result, "allocate memory");
   if (result == cudaSuccess) return data;
   cudaGetLastError();
@@ -120,11 +119,8 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
   void* data = try_allocate(device, size);
   if (!data) {  // what waits to be given back may be enough
     synchronize(device);
-    if (has_pool(device)) {
-      cudaMemPool_t pool;
-      check(cudaDeviceGetDefaultMemPool(&pool, device.index), "find its pool of memory");
+    if (const cudaMemPool_t pool = pool_of(device))
       check(cudaMemPoolTrimTo(pool, 0), "empty its pool of memory");
-    }
     data = try_allocate(device, size);
   }
   if (data) return static_cast<std::byte*>(data);
@@ -139,7 +135,7 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
 // will hear of it. (At the end of a program CUDA may be gone before the last tensor.)
 inline void release(Device device, std::byte* data) {
   if (!data || cudaSetDevice(device.index) != cudaSuccess) return;
-  static_cast<void>(has_pool(device) ? cudaFreeAsync(data, nullptr) : cudaFree(data));
+  static_cast<void>(pool_of(device) ? cudaFreeAsync(data, nullptr) : cudaFree(data));
 }
 
 // Memory for the length of a verb.
@@ -208,7 +204,7 @@ inline Places places_of(std::initializer_list<const View*> views, int order_by =
 }
 
 template <class Index, int views>
-__device__ void step_to(const Walk& walk, Index i, std::byte* (&at)[views]) {
+__host__ __device__ void step_to(const Walk& walk, Index i, std::byte* (&at)[views]) {
   for (int axis = walk.axes - 1; axis > 0; --axis) {
     const Index size = static_cast<Index>(walk.sizes[axis]), above = i / size;
     const auto digit = static_cast<std::int64_t>(i - above * size);
@@ -221,7 +217,7 @@ __device__ void step_to(const Walk& walk, Index i, std::byte* (&at)[views]) {
 
 // Where element i of each view lies.
 template <int views>
-__device__ void find(const Places& places, std::int64_t i, std::byte* (&at)[views]) {
+__host__ __device__ void find(const Places& places, std::int64_t i, std::byte* (&at)[views]) {
   for (int v = 0; v < views; ++v) {
     at[v] = places.walk.data[v];
     if (!at[v]) at[v] = const_cast<std::byte*>(places.number[v]);
@@ -239,8 +235,9 @@ __device__ T& element(std::byte* at) {
 
 // ---- Element by element -------------------------------------------------------------------------
 
-// The kernel of all that is done element by element. What is done is the body. (__grid_constant__:
-// nobody changes the parameter, so nobody needs a copy.)
+// The kernel of all that is done element by element. What is done is the body; it gets to know
+// where element i of each view lies. (__grid_constant__: nobody changes the parameter, so nobody
+// needs a copy.)
 template <class Body>
 __global__ void each(const __grid_constant__ Places places, const Body body) {
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -248,7 +245,7 @@ __global__ void each(const __grid_constant__ Places places, const Body body) {
   for (std::int64_t i = first; i < places.n; i += threads) {
     std::byte* at[Body::views];
     find(places, i, at);
-    body(at);
+    body(at, i);
   }
 }
 template <class Body>
@@ -257,104 +254,78 @@ void for_each(std::initializer_list<const View*> views, const Body& body = {}) {
   if (places.n > 0) launch(each<Body>, blocks_for(places.n, 256), 256, places, body);
 }
 
+// A formula's number and a dtype lead to the function that launches its kernel; to null where the
+// formula has no meaning.
+using Verb1 = void (*)(const View& y, const View& a);
+using Verb2 = void (*)(const View& y, const View& a, const View& b);
+
+template <template <class, class> class Kernel, class... F>
+constexpr auto table_of(formula::List<F...>) {
+  return std::array{PerDType<decltype(Kernel<formula::Add, float>::verb())>{
+      Kernel<F, float>::verb(), Kernel<F, double>::verb(), Kernel<F, std::int64_t>::verb(),
+      Kernel<F, bool>::verb()}...};
+}
+template <template <class, class> class Kernel, class... Views>
+void by_table(int formula, DType dtype, const Views&... views) {
+  static constexpr auto table = table_of<Kernel>(formula::Every());
+  pick_for(dtype, table[static_cast<std::size_t>(formula)])(views...);
+}
+
+template <class F, class T>
+concept Folds = requires {  // such a formula is for reductions alone
+  typename F::template Wide<T>;
+};
+
 template <class F, class T>
 struct Map {
   static constexpr int views = 2;
-  __device__ void operator()(std::byte* const* at) const {
+  static void run(const View& y, const View& a) { for_each<Map>({&y, &a}); }
+  static constexpr Verb1 verb() {
+    if constexpr (requires { F::of(T()); }) return run;
+    return nullptr;
+  }
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
     element<decltype(F::of(T()))>(at[0]) = F::of(element<T>(at[1]));
   }
 };
 template <class F, class T>
 struct Zip {
   static constexpr int views = 3;
-  __device__ void operator()(std::byte* const* at) const {
+  static void run(const View& y, const View& a, const View& b) { for_each<Zip>({&y, &a, &b}); }
+  static constexpr Verb2 verb() {
+    if constexpr (!Folds<F, T> && requires { F::of(T(), T()); }) return run;
+    return nullptr;
+  }
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
     element<decltype(F::of(T(), T()))>(at[0]) = F::of(element<T>(at[1]), element<T>(at[2]));
   }
 };
 template <class T>
 struct Choose {
   static constexpr int views = 4;
-  __device__ void operator()(std::byte* const* at) const {
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
     element<T>(at[0]) = element<T>(element<bool>(at[1]) ? at[2] : at[3]);
   }
 };
 template <class Y, class A>
 struct Convert {
   static constexpr int views = 2;
-  __device__ void operator()(std::byte* const* at) const {
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
     element<Y>(at[0]) = converted<Y>(element<A>(at[1]));
   }
 };
 
-// The tables: a formula's number and a dtype lead to a function that launches its kernel. A formula
-// that folds (it has a Wide) is for reductions alone.
-using Verb1 = void (*)(const View& y, const View& a);
-using Verb2 = void (*)(const View& y, const View& a, const View& b);
-using Verb3 = void (*)(const View& y, const View& a, const View& b, const View& c);
-
-template <class F, class T>
-concept Folds = requires {
-  typename F::template Wide<T>;
-};
-
-template <class F, class T>
-void map_with(const View& y, const View& a) {
-  for_each<Map<F, T>>({&y, &a});
-}
-template <class F, class T>
-void zip_with(const View& y, const View& a, const View& b) {
-  for_each<Zip<F, T>>({&y, &a, &b});
-}
-template <class T>
-void choose_with(const View& y, const View& condition, const View& a, const View& b) {
-  for_each<Choose<T>>({&y, &condition, &a, &b});
-}
-template <class Y, class A>
-void convert(const View& y, const View& a) {
-  for_each<Convert<Y, A>>({&y, &a});
-}
-
-template <class F, class T>
-constexpr Verb1 map_if_defined() {
-  if constexpr (requires { F::of(T()); }) return map_with<F, T>;
-  return nullptr;
-}
-template <class F, class T>
-constexpr Verb2 zip_if_defined() {
-  if constexpr (!Folds<F, T> && requires { F::of(T(), T()); }) return zip_with<F, T>;
-  return nullptr;
-}
-
-template <class... F>
-constexpr std::array<PerDType<Verb1>, sizeof...(F)> map_table(formula::List<F...>) {
-  return {PerDType<Verb1>{map_if_defined<F, float>(), map_if_defined<F, double>(),
-                          map_if_defined<F, std::int64_t>(), map_if_defined<F, bool>()}...};
-}
-template <class... F>
-constexpr std::array<PerDType<Verb2>, sizeof...(F)> zip_table(formula::List<F...>) {
-  return {PerDType<Verb2>{zip_if_defined<F, float>(), zip_if_defined<F, double>(),
-                          zip_if_defined<F, std::int64_t>(), zip_if_defined<F, bool>()}...};
-}
-
 inline void map(int formula, const View& y, const View& a) {
-  static constexpr auto table = map_table(formula::Every());
-  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a);
+  by_table<Map>(formula, a.dtype, y, a);
 }
 inline void zip(int formula, const View& y, const View& a, const View& b) {
-  static constexpr auto table = zip_table(formula::Every());
-  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a, b);
+  by_table<Zip>(formula, a.dtype, y, a, b);
 }
 inline void choose(const View& y, const View& condition, const View& a, const View& b) {
-  static constexpr PerDType<Verb3> table = {choose_with<float>, choose_with<double>,
-                                            choose_with<std::int64_t>, choose_with<bool>};
-  pick_for(y.dtype, table)(y, condition, a, b);
+  with_type(y.dtype, [&](auto t) { for_each<Choose<decltype(t)>>({&y, &condition, &a, &b}); });
 }
 
 // ---- Copies -------------------------------------------------------------------------------------
-
-template <class Y>
-constexpr PerDType<Verb1> converting_to = {convert<Y, float>, convert<Y, double>,
-                                           convert<Y, std::int64_t>, convert<Y, bool>};
 
 inline bool is_dense(const View& view) {
   return view.shape.numel() <= 1 || Walk({&view}).axes == 0 ||
@@ -366,20 +337,16 @@ inline bool is_dense(const View& view) {
 // arrives.
 inline void copy(const View& y, const View& a) {
   if (y.shape.numel() == 0) return;
-  if (y.device == a.device || (y.device != cpu && is_number(a))) {
-    static constexpr PerDType<PerDType<Verb1>> table = {converting_to<float>, converting_to<double>,
-                                                        converting_to<std::int64_t>,
-                                                        converting_to<bool>};
-    return table[static_cast<std::size_t>(y.dtype)][static_cast<std::size_t>(a.dtype)](y, a);
-  }
-  Ref<Storage> memory;
-  if (a.dtype != y.dtype || !is_dense(a)) {
-    const View packed = temporary(a.shape, y.dtype, a.device, memory);
-    minitensor::copy(packed, a);
-    return minitensor::copy(y, packed);
-  }
-  if (!is_dense(y)) {
-    const View packed = temporary(y.shape, y.dtype, y.device, memory);
+  if (y.device == a.device || (y.device != cpu && is_number(a)))
+    return with_type(y.dtype, [&](auto to) {
+      with_type(a.dtype, [&](auto from) {
+        for_each<Convert<decltype(to), decltype(from)>>({&y, &a});
+      });
+    });
+  const bool packs = a.dtype != y.dtype || !is_dense(a);
+  if (packs || !is_dense(y)) {
+    Ref<Storage> memory;
+    const View packed = temporary(y.shape, y.dtype, packs ? a.device : y.device, memory);
     minitensor::copy(packed, a);
     return minitensor::copy(y, packed);
   }
@@ -414,7 +381,7 @@ __device__ V shuffle_down(V value, int by) {
 // The values of the threads of one row (blockDim.x of them, whole warps), joined. Thread 0 of the
 // row gets the result. A row of more than one warp has the block to itself.
 template <class V, class Join>
-__device__ V fold_row(V value, const V& neutral, Join join) {
+__device__ V fold_row(V value, V neutral, Join join) {
   for (int by = 16; by > 0; by /= 2) value = join(value, shuffle_down(value, by));
   if (blockDim.x == 32) return value;
   __shared__ V of_warp[32];
@@ -456,7 +423,21 @@ struct Reduction {
   std::int64_t part;  // numbers in a part
   std::byte* partial = nullptr;
 
-  // Where the result goes.
+  // F over what this block has of the numbers of a result, from the first one on in steps.
+  template <class F, class T, class Wide = typename F::template Wide<T>>
+  __device__ Wide fold(const std::byte* numbers, unsigned first, unsigned step) const {
+    const std::int64_t begin = blockIdx.y * part, end = std::min(begin + part, reduced.n);
+    Wide value = F::template neutral<Wide>;
+    for (std::int64_t i = begin + first; i < end; i += step) {
+      std::byte* at[2];
+      find(reduced, i, at);
+      const std::byte* here = numbers + (at[1] - reduced.walk.data[1]);
+      value = F::of(value, converted<Wide>(*reinterpret_cast<const T*>(here)));
+    }
+    return value;
+  }
+
+  // Where it goes.
   template <class Wide>
   __device__ void finish(std::int64_t result, std::byte* y, Wide value) const {
     if (partial)
@@ -470,21 +451,13 @@ struct Reduction {
 template <class F, class T>
 __global__ void fold_rows(const __grid_constant__ Reduction work) {
   using Wide = typename F::template Wide<T>;
-  constexpr Wide neutral = F::template neutral<Wide>;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const std::int64_t begin = blockIdx.y * work.part;
-  const std::int64_t end = std::min(begin + work.part, work.reduced.n);
   for (std::int64_t result = first; result < work.kept.n;
        result += std::int64_t{gridDim.x} * blockDim.y) {
-    std::byte *place[2], *at[2];
+    std::byte* place[2];
     find(work.kept, result, place);
-    Wide value = neutral;
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-      find(work.reduced, i, at);
-      const std::byte* here = place[1] + (at[1] - work.reduced.walk.data[1]);
-      value = F::of(value, converted<Wide>(*reinterpret_cast<const T*>(here)));
-    }
-    value = fold_row(value, neutral, [](Wide a, Wide b) { return F::of(a, b); });
+    Wide value = work.fold<F, T>(place[1], threadIdx.x, blockDim.x);
+    value = fold_row(value, F::template neutral<Wide>, [](Wide a, Wide b) { return F::of(a, b); });
     if (threadIdx.x == 0) work.finish(result, place[0], value);
   }
 }
@@ -495,20 +468,14 @@ template <class F, class T>
 __global__ void fold_columns(const __grid_constant__ Reduction work) {
   using Wide = typename F::template Wide<T>;
   __shared__ Wide of_row[8][32];
-  const std::int64_t begin = blockIdx.y * work.part;
-  const std::int64_t end = std::min(begin + work.part, work.reduced.n);
   for (std::int64_t first = std::int64_t{blockIdx.x} * 32; first < work.kept.n;
        first += std::int64_t{gridDim.x} * 32) {
     const std::int64_t result = first + threadIdx.x;
     const bool inside = result < work.kept.n;
-    std::byte *place[2], *at[2];
+    std::byte* place[2];
     find(work.kept, inside ? result : 0, place);
     Wide value = F::template neutral<Wide>;
-    for (std::int64_t i = begin + threadIdx.y; inside && i < end; i += 8) {
-      find(work.reduced, i, at);
-      const std::byte* here = place[1] + (at[1] - work.reduced.walk.data[1]);
-      value = F::of(value, converted<Wide>(*reinterpret_cast<const T*>(here)));
-    }
+    if (inside) value = work.fold<F, T>(place[1], threadIdx.y, 8);
     of_row[threadIdx.y][threadIdx.x] = value;
     __syncthreads();
     if (threadIdx.y == 0 && inside) {
@@ -576,23 +543,31 @@ void reduce_with(const View& y, const View& a) {
 }
 
 template <class F, class T>
-constexpr Verb1 reduce_if_defined() {
-  if constexpr (Folds<F, T>)
-    if constexpr (requires(typename F::template Wide<T> w) { F::of(w, w); })
-      return reduce_with<F, T>;
-  return nullptr;
-}
-template <class... F>
-constexpr std::array<PerDType<Verb1>, sizeof...(F)> reduce_table(formula::List<F...>) {
-  return {PerDType<Verb1>{reduce_if_defined<F, float>(), reduce_if_defined<F, double>(),
-                          reduce_if_defined<F, std::int64_t>(), reduce_if_defined<F, bool>()}...};
-}
+struct Reduce {
+  static constexpr Verb1 verb() {
+    if constexpr (Folds<F, T>)
+      if constexpr (requires(typename F::template Wide<T> w) { F::of(w, w); })
+        return reduce_with<F, T>;
+    return nullptr;
+  }
+};
 inline void reduce(int formula, const View& y, const View& a) {
-  static constexpr auto table = reduce_table(formula::Every());
-  pick_for(a.dtype, table[static_cast<std::size_t>(formula)])(y, a);
+  by_table<Reduce>(formula, a.dtype, y, a);
 }
 
 // ---- The largest, and where it stands -----------------------------------------------------------
+
+// What lies along an axis, for whoever walks it alone: its size and its step in bytes. The view is
+// left with the first of each line. (A single number is a line by itself.)
+struct Line {
+  std::int64_t size = 1, step = 0;
+};
+inline Line take_axis(View& view, int axis) {
+  if (view.shape.empty()) return {};
+  const Line line{view.shape[axis], view.strides[axis] * bytes_of(view.dtype)};
+  view.shape[axis] = 1;
+  return line;
+}
 
 template <class T>
 struct Candidate {
@@ -612,16 +587,15 @@ __device__ Candidate<T> better(const Candidate<T>& a, const Candidate<T>& b) {
 
 // Each line of candidates is a row of threads. Views: value, index, first candidate.
 template <class F, class T>
-__global__ void find_best(const __grid_constant__ Places lines, std::int64_t size,
-                          std::int64_t step) {
+__global__ void find_best(const __grid_constant__ Places lines, const Line along) {
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   for (std::int64_t line = first; line < lines.n; line += std::int64_t{gridDim.x} * blockDim.y) {
     std::byte* at[3];
     find(lines, line, at);
     const Candidate<T> none{T(), -1};
     Candidate<T> best = none;
-    for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x)
-      best = better<F, T>(best, {element<T>(at[2] + i * step), i});
+    for (std::int64_t i = threadIdx.x; i < along.size; i += blockDim.x)
+      best = better<F, T>(best, {element<T>(at[2] + i * along.step), i});
     best = fold_row(best, none, better<F, T>);
     if (threadIdx.x > 0) continue;
     element<T>(at[0]) = best.value;
@@ -631,18 +605,13 @@ __global__ void find_best(const __grid_constant__ Places lines, std::int64_t siz
 
 template <class F>
 void reduce_arg_with(const View& values, const View& indices, const View& a, int axis) {
-  std::int64_t size = 1, step = 0;
   View starts = a;
-  if (!a.shape.empty()) {
-    size = a.shape[axis];
-    step = a.strides[axis] * bytes_of(a.dtype);
-    starts.shape[axis] = 1;
-  }
+  const Line along = take_axis(starts, axis);
   const Places lines = places_of({&values, &indices, &starts});
   if (lines.n == 0) return;
-  const dim3 block = block_for_rows(size);
+  const dim3 block = block_for_rows(along.size);
   with_type(a.dtype, [&](auto t) {
-    launch(find_best<F, decltype(t)>, blocks_for(lines.n, block.y), block, lines, size, step);
+    launch(find_best<F, decltype(t)>, blocks_for(lines.n, block.y), block, lines, along);
   });
 }
 inline void reduce_arg(int formula, const View& values, const View& indices, const View& a,
@@ -672,14 +641,13 @@ inline Product product_of(const View& y, const View& a, const View& b) {
   for (View& stack : stacks)
     for (Shape* list : {&stack.shape, &stack.strides})
       for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
-  Product p{places_of({&stacks[0], &stacks[1], &stacks[2]}),
-            y.shape[-2],
-            a.shape[-1],
-            y.shape[-1],
-            {y.strides[-2], a.strides[-2], b.strides[-2]},
-            {y.strides[-1], a.strides[-1], b.strides[-1]},
-            y.dtype};
-  return p;
+  return {places_of({&stacks[0], &stacks[1], &stacks[2]}),
+          y.shape[-2],
+          a.shape[-1],
+          y.shape[-1],
+          {y.strides[-2], a.strides[-2], b.strides[-2]},
+          {y.strides[-1], a.strides[-1], b.strides[-1]},
+          y.dtype};
 }
 
 // The plain way: a thread for each element of y. Each number of a and b is fetched from the card's
@@ -828,10 +796,8 @@ void multiply(const View& y, const View& a, const View& b, Way way) {
       right(p.inner, p.columns, p.down[2], p.right[2]);
   if (!to.fits || !left.fits || !right.fits || to.operation != CUBLAS_OP_N)
     return multiply_with_kernel(p, Way::tiled);
-  if (y.dtype == float32)
-    multiply_by_blas<float>(p, left, right, to.leading, y.device);
-  else
-    multiply_by_blas<double>(p, left, right, to.leading, y.device);
+  visit_floating(y.dtype,
+                 [&]<class T>(T) { multiply_by_blas<T>(p, left, right, to.leading, y.device); });
 }
 
 inline void matmul(const View& y, const View& a, const View& b) { multiply(y, a, b, Way::blas); }
@@ -842,7 +808,7 @@ template <class T>
 struct Gather {
   static constexpr int views = 3;
   std::int64_t step;  // along the axis, in elements
-  __device__ void operator()(std::byte* const* at) const {
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
     element<T>(at[0]) = (&element<T>(at[1]))[element<std::int64_t>(at[2]) * step];
   }
 };
@@ -861,65 +827,52 @@ inline void gather(const View& y, const View& a, const View& index, int axis) {
 template <class T>
 struct ScatterLine {
   static constexpr int views = 3;
-  std::int64_t size, y_step, a_step, index_step;
-  __device__ void operator()(std::byte* const* at) const {
-    for (std::int64_t i = 0; i < size; ++i) {
-      const std::int64_t to = element<std::int64_t>(at[2] + i * index_step);
+  std::int64_t y_step;  // in elements
+  Line a, index;
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
+    for (std::int64_t i = 0; i < a.size; ++i) {
+      const std::int64_t to = element<std::int64_t>(at[2] + i * index.step);
       T& sum = (&element<T>(at[0]))[to * y_step];
-      sum = formula::Add::of(sum, element<T>(at[1] + i * a_step));
+      sum = formula::Add::of(sum, element<T>(at[1] + i * a.step));
     }
   }
 };
 inline void scatter_add(const View& y, const View& a, const View& index, int axis) {
   if (a.shape.numel() == 0) return;
   View first = a, first_index = index;
-  std::int64_t size = 1, y_step = 0, a_step = 0, index_step = 0;
-  if (!a.shape.empty()) {
-    size = a.shape[axis];
-    y_step = y.strides[axis];
-    a_step = a.strides[axis] * bytes_of(a.dtype);
-    index_step = index.strides[axis] * bytes_of(int64);
-    first.shape[axis] = first_index.shape[axis] = 1;
-  }
+  const Line of_a = take_axis(first, axis), of_index = take_axis(first_index, axis);
+  const std::int64_t step = y.shape.empty() ? 0 : y.strides[axis];
   const View zero = at_index_zero(y, axis, first.shape);
   with_type(y.dtype, [&](auto t) {
-    for_each<ScatterLine<decltype(t)>>({&zero, &first, &first_index},
-                                       {size, y_step, a_step, index_step});
+    for_each<ScatterLine<decltype(t)>>({&zero, &first, &first_index}, {step, of_a, of_index});
   });
 }
 
 // Every thread that sees an index out of range says where; the smallest place remains.
-__global__ void find_out_of_range(const __grid_constant__ Places places, std::int64_t size,
-                                  unsigned long long* first) {
-  const std::int64_t begin = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = begin; i < places.n; i += threads) {
-    std::byte* at[1];
-    find(places, i, at);
+struct OutOfRange {
+  static constexpr int views = 1;
+  std::int64_t size;
+  unsigned long long* first;
+  __device__ void operator()(std::byte* const* at, std::int64_t i) const {
     const std::int64_t index = element<std::int64_t>(at[0]);
-    if (index < 0 || index >= size) {
-      atomicMin(first, static_cast<unsigned long long>(i));
-      return;  // what comes later in this thread is no smaller
-    }
+    if (index < 0 || index >= size) atomicMin(first, static_cast<unsigned long long>(i));
   }
-}
+};
 inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_t& found) {
-  const Places places = places_of({&index});
-  if (places.n == 0) return false;
+  const auto fetch = [&](std::byte* data, std::int64_t& number) {
+    minitensor::copy({reinterpret_cast<std::byte*>(&number), int64, {}, {}, cpu},
+                     {data, int64, {}, {}, index.device});
+  };
   Ref<Storage> memory;
   const View first = temporary({}, int64, index.device, memory);
   minitensor::fill(first, -1);  // as an unsigned number the largest there is
-  launch(find_out_of_range, blocks_for(places.n, 256), 256, places, size,
-         as<unsigned long long>(first.data));
+  for_each<OutOfRange>({&index}, {size, as<unsigned long long>(first.data)});
   std::int64_t place = 0;
-  minitensor::copy({reinterpret_cast<std::byte*>(&place), int64, {}, {}, cpu}, first);
+  fetch(first.data, place);
   if (place < 0) return false;
-  View it{places.walk.data[0], int64, {}, {}, index.device};
-  for (int axis = places.walk.axes - 1; axis >= 0; --axis) {
-    it.data += place % places.walk.sizes[axis] * places.walk.steps[axis][0];
-    place /= places.walk.sizes[axis];
-  }
-  minitensor::copy({reinterpret_cast<std::byte*>(&found), int64, {}, {}, cpu}, it);
+  std::byte* at[1];
+  find(places_of({&index}), place, at);
+  fetch(at[0], found);
   return true;
 }
 
