@@ -81,19 +81,22 @@ inline void synchronize(Device device) {
 // cudaMalloc stops the whole card. cudaMallocAsync takes memory from a pool of the driver, in the
 // order of the work: what one kernel has given back, the next may have. The pool keeps what it was
 // given, as chapter 7's lists do. Not every card has one (null).
+//
+// The list of pools has no destructor: a tensor in a static variable may outlive what has one.
+
+constexpr int most_cards = 10;  // "cuda:0" to "cuda:9"
 
 inline cudaMemPool_t pool_of(Device device) {
-  static const std::vector<cudaMemPool_t> pools = [] {
-    std::vector<cudaMemPool_t> found;
-    for (int card = 0; card < device_count(); ++card) {
-      cudaMemPool_t& pool = found.emplace_back(nullptr);
+  static const auto pools = [] {
+    std::array<cudaMemPool_t, most_cards> found = {};
+    for (int card = 0; card < std::min(device_count(), most_cards); ++card) {
       int supported = 0;
       check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, card),
             "ask for a pool of memory");
       if (!supported) continue;
       std::uint64_t everything = ~std::uint64_t{0};
-      check(cudaDeviceGetDefaultMemPool(&pool, card), "find its pool of memory");
-      check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything),
+      check(cudaDeviceGetDefaultMemPool(&found[card], card), "find its pool of memory");
+      check(cudaMemPoolSetAttribute(found[card], cudaMemPoolAttrReleaseThreshold, &everything),
             "keep memory in the pool");
     }
     return found;
@@ -101,29 +104,22 @@ inline cudaMemPool_t pool_of(Device device) {
   return pools[device.index];
 }
 
-inline void* try_allocate(Device device, std::size_t bytes) {
-  void* data = nullptr;
-  const cudaError_t result =
-      pool_of(device) ? cudaMallocAsync(&data, bytes, nullptr) : cudaMalloc(&data, bytes);
-  if (result != cudaErrorMemoryAllocation) check(result, "allocate memory");
-  if (result == cudaSuccess) return data;
-  cudaGetLastError();
-  return nullptr;
-}
-
 inline std::byte* allocate(Device device, std::int64_t bytes) {
   check_exists(device);
   use(device);
   if (bytes == 0) return nullptr;
   const auto size = static_cast<std::size_t>(bytes);
-  void* data = try_allocate(device, size);
-  if (!data) {  // what waits to be given back may be enough
-    synchronize(device);
-    if (const cudaMemPool_t pool = pool_of(device))
-      check(cudaMemPoolTrimTo(pool, 0), "empty its pool of memory");
-    data = try_allocate(device, size);
+  const cudaMemPool_t pool = pool_of(device);
+  for (const bool again : {false, true}) {
+    if (again) synchronize(device);  // what waits to be given back may be enough
+    if (again && pool) check(cudaMemPoolTrimTo(pool, 0), "empty its pool of memory");
+    void* data = nullptr;
+    const cudaError_t result =
+        pool ? cudaMallocAsync(&data, size, nullptr) : cudaMalloc(&data, size);
+    if (result == cudaSuccess) return static_cast<std::byte*>(data);
+    if (result != cudaErrorMemoryAllocation) check(result, "allocate memory");
+    cudaGetLastError();
   }
-  if (data) return static_cast<std::byte*>(data);
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "ask for its free memory");
   throw Error(device.text() + " has no memory for " + std::to_string(bytes) +
@@ -328,8 +324,7 @@ inline void choose(const View& y, const View& condition, const View& a, const Vi
 // ---- Copies -------------------------------------------------------------------------------------
 
 inline bool is_dense(const View& view) {
-  return view.shape.numel() <= 1 || Walk({&view}).axes == 0 ||
-         view.strides == contiguous_strides(view.shape);
+  return view.shape.numel() <= 1 || view.strides == contiguous_strides(view.shape);
 }
 
 // y = a, from any dtype to any, within a card, between two, to the processor or from it. Only dense
@@ -399,29 +394,23 @@ inline dim3 block_for_rows(std::int64_t n) { return n <= 512 ? dim3(32, 8) : dim
 
 template <class T>
 __device__ void store(std::byte* to, DType dtype, T value) {
-  switch (dtype) {
-    case DType::float32:
-      element<float>(to) = converted<float>(value);
-      break;
-    case DType::float64:
-      element<double>(to) = converted<double>(value);
-      break;
-    case DType::int64:
-      element<std::int64_t>(to) = converted<std::int64_t>(value);
-      break;
-    case DType::boolean:
-      element<bool>(to) = converted<bool>(value);
-  }
+  if (dtype == DType::float32)
+    element<float>(to) = converted<float>(value);
+  else if (dtype == DType::float64)
+    element<double>(to) = converted<double>(value);
+  else if (dtype == DType::int64)
+    element<std::int64_t>(to) = converted<std::int64_t>(value);
+  else
+    element<bool>(to) = converted<bool>(value);
 }
 
 // What a reduction knows: for each result (kept) the numbers to fold (reduced). In two walks, view
 // 0 is y and view 1 is a, as in chapter 7. If there are few results, several blocks share the work
-// of one; each has a part of it, and leaves what it finds in `partial`.
+// of one (blockIdx.y counts them), each has a part of it, and y has room for what each has found.
 struct Reduction {
   Places kept, reduced;
   DType dtype;        // of y
   std::int64_t part;  // numbers in a part
-  std::byte* partial = nullptr;
 
   // F over what this block has of the numbers of a result, from the first one on in steps.
   template <class F, class T, class Wide = typename F::template Wide<T>>
@@ -436,15 +425,6 @@ struct Reduction {
     }
     return value;
   }
-
-  // Where it goes.
-  template <class Wide>
-  __device__ void finish(std::int64_t result, std::byte* y, Wide value) const {
-    if (partial)
-      element<Wide>(partial + (result * gridDim.y + blockIdx.y) * sizeof(Wide)) = value;
-    else
-      store(y, dtype, value);
-  }
 };
 
 // Along rows: neighbouring threads read neighbouring numbers of the same result.
@@ -458,7 +438,7 @@ __global__ void fold_rows(const __grid_constant__ Reduction work) {
     find(work.kept, result, place);
     Wide value = work.fold<F, T>(place[1], threadIdx.x, blockDim.x);
     value = fold_row(value, F::template neutral<Wide>, [](Wide a, Wide b) { return F::of(a, b); });
-    if (threadIdx.x == 0) work.finish(result, place[0], value);
+    if (threadIdx.x == 0) store(place[0] + blockIdx.y * sizeof(Wide), work.dtype, value);
   }
 }
 
@@ -480,7 +460,7 @@ __global__ void fold_columns(const __grid_constant__ Reduction work) {
     __syncthreads();
     if (threadIdx.y == 0 && inside) {
       for (int row = 1; row < 8; ++row) value = F::of(value, of_row[row][threadIdx.x]);
-      work.finish(result, place[0], value);
+      store(place[0] + blockIdx.y * sizeof(Wide), work.dtype, value);
     }
     __syncthreads();
   }
@@ -522,24 +502,23 @@ void reduce_with(const View& y, const View& a) {
   const std::int64_t parts = (work.reduced.n + work.part - 1) / work.part;
   if (parts == 1) return launch_fold<F, T>(work, 1, columns);
 
+  // First into a dense matrix of what the parts find, a row for each result; then from there to y.
   Ref<Storage> memory;
-  const Shape found(work.kept.n, parts);
-  work.partial = temporary(found, dtype_of<Wide>(), y.device, memory).data;
-  launch_fold<F, T>(work, parts, columns);
-
-  // The same once more, from what the parts have found: a dense matrix, a row for each result.
+  const View found = temporary(Shape(work.kept.n, parts), dtype_of<Wide>(), y.device, memory);
+  Reduction last = work;
+  work.dtype = found.dtype;
   std::int64_t step = parts * static_cast<std::int64_t>(sizeof(Wide));
   for (int axis = kept.axes - 1; axis >= 0; --axis) {
-    kept.steps[axis][1] = step;
+    kept.steps[axis][0] = last.kept.walk.steps[axis][1] = step;
     step *= kept.sizes[axis];
   }
-  reduced.axes = 0;
+  kept.data[0] = last.kept.walk.data[1] = last.reduced.walk.data[1] = found.data;
   const std::int64_t along[Walk::most_views] = {0, sizeof(Wide)};
-  reduced.insert_axis(0, parts, along);
-  kept.data[1] = reduced.data[1] = work.partial;
-  work.partial = nullptr;
-  work.part = work.reduced.n = parts;
-  launch_fold<F, Wide>(work, 1, false);
+  last.reduced.walk.axes = 0;
+  last.reduced.walk.insert_axis(0, parts, along);
+  last.part = last.reduced.n = parts;
+  launch_fold<F, T>(work, parts, columns);
+  launch_fold<F, Wide>(last, 1, false);
 }
 
 template <class F, class T>
@@ -603,24 +582,20 @@ __global__ void find_best(const __grid_constant__ Places lines, const Line along
   }
 }
 
-template <class F>
-void reduce_arg_with(const View& values, const View& indices, const View& a, int axis) {
+inline void reduce_arg(int formula, const View& values, const View& indices, const View& a,
+                       int axis) {
+  using formula::Max, formula::Min, formula::number_of;
+  if (formula != number_of<Max> && formula != number_of<Min>)
+    throw Error("only the largest and the smallest element have a place");
   View starts = a;
   const Line along = take_axis(starts, axis);
   const Places lines = places_of({&values, &indices, &starts});
   if (lines.n == 0) return;
   const dim3 block = block_for_rows(along.size);
-  with_type(a.dtype, [&](auto t) {
-    launch(find_best<F, decltype(t)>, blocks_for(lines.n, block.y), block, lines, along);
+  with_type(a.dtype, [&]<class T>(T) {
+    launch(formula == number_of<Max> ? find_best<Max, T> : find_best<Min, T>,
+           blocks_for(lines.n, block.y), block, lines, along);
   });
-}
-inline void reduce_arg(int formula, const View& values, const View& indices, const View& a,
-                       int axis) {
-  if (formula == formula::number_of<formula::Max>)
-    return reduce_arg_with<formula::Max>(values, indices, a, axis);
-  if (formula == formula::number_of<formula::Min>)
-    return reduce_arg_with<formula::Min>(values, indices, a, axis);
-  throw Error("only the largest and the smallest element have a place");
 }
 
 // ---- Matrices -----------------------------------------------------------------------------------
@@ -721,7 +696,7 @@ class Blas {
   }
 
  private:
-  cublasHandle_t handles_[10] = {};  // "cuda:0" to "cuda:9"
+  cublasHandle_t handles_[most_cards] = {};
 };
 
 // cuBLAS takes a matrix whose rows or whose columns are dense; the other step is its leading
@@ -859,6 +834,7 @@ struct OutOfRange {
   }
 };
 inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_t& found) {
+  if (index.shape.numel() == 0) return false;
   const auto fetch = [&](std::byte* data, std::int64_t& number) {
     minitensor::copy({reinterpret_cast<std::byte*>(&number), int64, {}, {}, cpu},
                      {data, int64, {}, {}, index.device});
