@@ -11,6 +11,7 @@
 #include "tests/cuda_on_cpu/card.hpp"
 #include "tests/cuda_on_cpu/cuda_runtime.h"
 #include "tests/tensors.hpp"
+#include "viewer/recorder.hpp"
 
 namespace {
 
@@ -93,6 +94,25 @@ TEST_CASE("lesson 18 takes its step on the card as well, and times the three way
         "processor (o): 3 points", "cuBLAS (.): 3 points", "tiled (x): 3 points",
         "naive (+): 3 points", "cuBLAS and journey (*): 3 points"})
     CHECK(out.str().find(part) != std::string::npos);
+}
+
+TEST_CASE("what a program holds on the card is written down for the viewer") {
+  std::vector<viewer::Snapshot> snapshots;
+  viewer::Recorder recorder([&](std::vector<viewer::Record>&& records) {
+    for (const viewer::Record& record : records)
+      if (const auto* snapshot = std::get_if<viewer::Snapshot>(&record))
+        snapshots.push_back(*snapshot);
+  });
+  Observer* before = observe(&recorder);
+  const Tensor few = tensor({1., 2.}, {.device = cuda});
+  const Tensor many = full({100, 100}, 3, {.device = cuda});
+  observe(before);
+  REQUIRE(snapshots.size() == 2);
+  const float expected[] = {1, 2};
+  REQUIRE(snapshots[0].bytes.size() == sizeof expected);
+  CHECK(std::memcmp(snapshots[0].bytes.data(), expected, sizeof expected) == 0);
+  CHECK(snapshots[1].bytes.empty());
+  CHECK(snapshots[1].statistics.mean == 3);
 }
 
 // ---- The stand-in can fail ----------------------------------------------------------------------

@@ -129,11 +129,20 @@ void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
   snapshot.version = window.version;
   snapshot.count = storage.bytes / mt::bytes_of(tensor.dtype());
   snapshot.dtype = window.dtype;
+  const std::byte* data = storage.data;
+  std::vector<std::byte> brought;
+  if (storage.device != mt::cpu) {  // out of the processor's reach
+    brought.resize(static_cast<std::size_t>(storage.bytes));
+    const mt::Shape all(snapshot.count), step(1);
+    mt::copy({brought.data(), tensor.dtype(), all, step, mt::cpu},
+             {storage.data, tensor.dtype(), all, step, storage.device});
+    data = brought.data();
+  }
   if (snapshot.count <= Snapshot::kept_in_full)
-    snapshot.bytes.assign(storage.data, storage.data + storage.bytes);
+    snapshot.bytes.assign(data, data + storage.bytes);
   else
     snapshot.statistics = statistics_of(
-        as_doubles(window.dtype, storage.data, static_cast<std::size_t>(snapshot.count)), &window);
+        as_doubles(window.dtype, data, static_cast<std::size_t>(snapshot.count)), &window);
   records_.push_back(std::move(snapshot));
 }
 
@@ -263,7 +272,8 @@ void Recorder::note(const char* kind, const std::string& text, mt::Span<double> 
   if (what == "plotted") send(Plotted{text, number(0), number(1)});
   if (what == "paused") send(Paused{});
   if (what == "pictured" && number(0) >= 1)
-    send(picture_of(text, static_cast<std::int64_t>(number(0)), {numbers.begin() + 1, numbers.end()}));
+    send(picture_of(text, static_cast<std::int64_t>(number(0)),
+                    {numbers.begin() + 1, numbers.end()}));
 }
 
 // ---- In a process that a viewer has started -----------------------------------------------------
