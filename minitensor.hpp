@@ -3080,16 +3080,16 @@ void zip(const View& y, const View& a, const View& b) {
 
 template <class T>
 struct ChooseBody {
-  static constexpr bool vectors = Real<T>, twice = false;
+  static constexpr bool vectors = true, twice = false;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     T* y = as<T>(data[0]);
-    const bool* condition = as<bool>(data[1]);
+    const auto* condition = as<unsigned char>(data[1]);  // g++ makes no vectors of a choice by bool
     const T* a = as<T>(data[2]);
     const T* b = as<T>(data[3]);
     MINITENSOR_ANY_ORDER
     for (std::int64_t i = 0; i < n; ++i) {
       const T yes = a[i], no = b[i];
-      y[i] = condition[i] ? yes : no;
+      y[i] = condition[i] != 0 ? yes : no;
     }
   }
 };
