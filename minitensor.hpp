@@ -9024,6 +9024,9 @@ inline Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias =
   if (weight.dim() != 2 || x.dim() == 0 || x.size(-1) != weight.size(1))
     fail(at, {"the input ", x.shape(), " and the weight ", weight.shape(), " do not fit"},
          {"[.., in] goes with a weight [out, in]"});
+  if (x.dtype() != weight.dtype())
+    fail(at, {"the dtypes differ: ", x.dtype(), " and ", weight.dtype()},
+         {"convert one with .to(", promote(x, weight), ")"});
   if (bias.defined() && bias.shape() != Shape(weight.size(0)))
     fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
   const Composed whole("linear", loc);
@@ -9278,8 +9281,8 @@ inline void check_windows(Pair kernel, Pair stride, Pair dilation, const At& at)
     fail(at, {"the kernel ", kernel, ", the stride ", stride, " and the dilation ", dilation,
               " have to be positive"});
 }
-// The windows of the last two axes, as two more axes: [N, C, H, W] -> [N, C, h, w, kernel].
-inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
+// From the first element under a kernel to the last: more than it has, if it is dilated.
+inline Pair reach_of(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
   check_windows(kernel, stride, dilation, at);
   const Pair reach(dilation.height * (kernel.height - 1) + 1,
                    dilation.width * (kernel.width - 1) + 1);
@@ -9288,6 +9291,11 @@ inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, 
          {"the kernel reaches over ", reach, ", and the padded input is ",
           Shape(x.size(-2), x.size(-1))},
          {"give it more padding"});
+  return reach;
+}
+// The windows of the last two axes, as two more axes: [N, C, H, W] -> [N, C, h, w, kernel].
+inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
+  const Pair reach = reach_of(x, kernel, stride, dilation, at);
   Tensor y = x.unfold(-2, reach.height, stride.height).unfold(-2, reach.width, stride.width);
   if (dilation.height > 1) y = y.slice(-2, 0, {}, dilation.height);
   return dilation.width > 1 ? y.slice(-1, 0, {}, dilation.width) : y;
@@ -9299,8 +9307,241 @@ inline Tensor padded(const Tensor& x, Pair before, Pair behind, Scalar value, co
   return pad(x, {before.width, behind.width, before.height, behind.height}, value);
 }
 
+// A kernel slides over an image; at each place, the numbers under it are multiplied by its own and
+// added up. That is a row times a column: with the kernels as the rows of one matrix and what is
+// under them, at each place, as the columns of another, a convolution is a product of matrices, and
+// as fast as that.
+//
+//   x [N, C, H, W]            images, their padding around them
+//   w [O, C / groups, h, w]   kernels
+//   y [N, O, rows, columns]   what they see at each place
+//
+// The gradients are products of the same matrices: y = w windows, dw = dy windows^T, and the
+// columns of w^T dy are added to dx where the windows lie. Each is the derivative of the others.
+//
+// The matrix of the windows repeats a number for each place in a kernel, 25 times for one of 5 x 5.
+// So there is never more of it than stays in a cache: the windows of a few images, and after them,
+// in the same memory, those of the next few. And these images are first laid side by side, number
+// by number, as [C, H, W, few]: then neighbours in a row of windows are neighbours in memory, and
+// many small images are copied in runs as long as those of a large one.
+class Sliding {
+ public:
+  // One of x, w and y is yet to be found. `how` holds the stride, the dilation and the groups.
+  Sliding(const Tensor& x, const Tensor& w, const Tensor& y, const Shape& how)
+      : stride_(how[0], how[1]),
+        dilation_(how[2], how[3]),
+        kernel_(w.size(2), w.size(3)),
+        x_(in_groups(x.elements(), how[4])),
+        y_(in_groups(y.elements(), how[4])) {
+    View v = w.elements();
+    v.shape.insert(0, how[4]);
+    v.shape[1] /= how[4];
+    v.strides.insert(0, v.shape[1] * v.strides[0]);
+    w_ = matrices_of(v, 2, kernels_);
+    constexpr std::int64_t most_bytes = 2 << 20, strip = 16, wide_enough = 64;
+    const std::int64_t places = y_.shape[2] * y_.shape[3];
+    const std::int64_t bytes = how[4] * w_.shape[2] * places * bytes_of(w_.dtype);
+    few_ = std::min(most_bytes / std::max<std::int64_t>(bytes, 1), x_.shape[4]);
+    if (few_ > strip) few_ -= few_ % strip;  // copying across goes in strips of 16
+    if (few_ < 1 || (is_point() && places >= wide_enough)) few_ = 1;
+  }
+
+  void find_y() {
+    for (std::int64_t first = 0; first < x_.shape[4]; first += few_) {
+      const View columns = columns_of(some(x_, first)), y = some(y_, first);
+      const View to = few_ > 1 ? dense(results_, y.shape) : y;
+      matmul(*matrices(to, 2), w_, columns);
+      if (few_ > 1) copy(y, to);
+    }
+  }
+  void find_w() {
+    const View more = dense(products_, w_.shape);
+    fill(w_, 0);
+    for (std::int64_t first = 0; first < x_.shape[4]; first += few_) {
+      const View columns = columns_of(some(x_, first));
+      matmul(more, matrices_of(some(y_, first), 2, results_), transposed(columns));
+      zip<formula::Add>(w_, w_, more);
+    }
+  }
+  void find_x() {
+    for (std::int64_t first = 0; first < x_.shape[4]; first += few_) {
+      const View y = matrices_of(some(y_, first), 2, results_), x = some(x_, first);
+      const View to = few_ > 1 ? dense(images_, x.shape) : x, windows = windows_of(to);
+      fill(to, 0);
+      std::optional<View> columns;  // in place, where no window meets another
+      if (is_point()) columns = matrices(windows, 4);
+      const View apart = columns ? windows : dense(columns_, windows.shape);
+      matmul(columns ? *columns : *matrices(apart, 4), transposed(w_), y);
+      if (!columns) add_up(windows, apart);
+      if (few_ > 1) copy(x, to);
+    }
+  }
+
+ private:
+  bool is_point() const { return kernel_.height == 1 && kernel_.width == 1; }
+  // [N, C, H, W] -> [groups, C / groups, H, W, N]
+  static View in_groups(View v, std::int64_t groups) {
+    const Shape size = v.shape, step = v.strides;
+    const std::int64_t channels = size[1] / groups;
+    v.shape = {groups, channels, size[2], size[3], size[0]};
+    v.strides = {channels * step[1], step[1], step[2], step[3], step[0]};
+    return v;
+  }
+  View some(View v, std::int64_t first) const {
+    v.data += first * v.strides[4] * bytes_of(v.dtype);
+    v.shape[4] = std::min(few_, v.shape[4] - first);
+    return v;
+  }
+  // [groups, C, H, W, few] -> [groups, C, h, w, rows, columns, few]
+  View windows_of(View v) const {
+    const Shape size = v.shape, step = v.strides;
+    v.shape = {size[0], size[1], kernel_.height, kernel_.width, y_.shape[2], y_.shape[3], size[4]};
+    v.strides = {step[0],
+                 step[1],
+                 step[2] * dilation_.height,
+                 step[3] * dilation_.width,
+                 step[2] * stride_.height,
+                 step[3] * stride_.width,
+                 step[4]};
+    return v;
+  }
+  // For each group a matrix: the axes in front of `split` are its rows, the others its columns.
+  // Empty if the elements do not lie like that.
+  static std::optional<View> matrices(View v, int split) {
+    Shape to(v.shape[0], 1, 1);
+    for (int axis = 1; axis < v.shape.size(); ++axis) to[axis < split ? 1 : 2] *= v.shape[axis];
+    const std::optional<Shape> strides = reshaped_strides(v.shape, v.strides, to);
+    if (!strides) return std::nullopt;
+    v.shape = to;
+    v.strides = *strides;
+    return v;
+  }
+  // The same of a copy, where it has to be one.
+  View matrices_of(const View& v, int split, Tensor& memory) const {
+    if (const std::optional<View> as_they_are = matrices(v, split)) return *as_they_are;
+    return *matrices(copied(v, memory), split);
+  }
+  View columns_of(const View& x) {
+    return matrices_of(windows_of(few_ > 1 ? copied(x, images_) : x), 4, columns_);
+  }
+  static View transposed(View v) {
+    std::swap(v.shape[1], v.shape[2]);
+    std::swap(v.strides[1], v.strides[2]);
+    return v;
+  }
+  // What is under one number of the kernel.
+  static View under(View windows, std::int64_t i, std::int64_t j) {
+    const std::int64_t elements = i * windows.strides[2] + j * windows.strides[3];
+    windows.data += elements * bytes_of(windows.dtype);
+    for (Shape* list : {&windows.shape, &windows.strides}) list->erase(3), list->erase(2);
+    return windows;
+  }
+  void add_up(const View& sum, const View& apart) const {
+    for (std::int64_t i = 0; i < kernel_.height; ++i)
+      for (std::int64_t j = 0; j < kernel_.width; ++j) {
+        const View to = under(sum, i, j);
+        zip<formula::Add>(to, to, under(apart, i, j));
+      }
+  }
+  // Memory is taken for the first few images and used again: there are never more of them.
+  View dense(Tensor& memory, const Shape& shape) const {
+    if (!memory.defined()) memory = fresh(shape, x_.dtype, x_.device);
+    View v = memory.elements();
+    v.shape = shape;
+    v.strides = contiguous_strides(shape);
+    return v;
+  }
+  View copied(const View& v, Tensor& memory) const {
+    const View to = dense(memory, v.shape);
+    copy(to, v);
+    return to;
+  }
+
+  const Pair stride_, dilation_, kernel_;
+  const View x_, y_;
+  View w_;            // a matrix for each group: [groups, O / groups, C / groups * h * w]
+  std::int64_t few_;  // images at a time
+  Tensor images_, kernels_, results_, columns_, products_;
+};
+
+namespace rule {
+struct Convolution : Rule {
+  static constexpr Facts facts = {
+      .name = "convolution",
+      .symbol = "conv",
+      .formula = "each window of a times b, added up",
+      .derivatives = {"dy times b, added up where the windows lie",
+                      "dy times its window of a, added up"},
+      .attributes = "stride_height stride_width dilation_height dilation_width groups",
+      .node = "ConvolutionBackward0"};
+  void backward();
+};
+struct ConvolutionInput : Rule {
+  static constexpr Facts facts = {
+      .name = "convolution_input",
+      .symbol = "conv dx",
+      .formula = "a times b, added up where the windows lie",
+      .derivatives = {"each window of dy times b, added up", "a times its window of dy, added up"},
+      .attributes = "stride_height stride_width dilation_height dilation_width groups height width",
+      .node = "ConvolutionBackwardBackward0"};
+  void backward();
+};
+struct ConvolutionWeight : Rule {
+  static constexpr Facts facts = {
+      .name = "convolution_weight",
+      .symbol = "conv dw",
+      .formula = "b times its window of a, added up",
+      .derivatives = {"b times dy, added up where the windows lie",
+                      "each window of a times dy, added up"},
+      .attributes = "stride_height stride_width dilation_height dilation_width groups height width",
+      .node = "ConvolutionBackwardBackward0"};
+  void backward();
+};
+}  // namespace rule
+
+// y, dx and dw from the two others. `how` is what Sliding takes and then, where two do not tell the
+// size of the third, the height and the width of that.
+inline Tensor convolution(const Tensor& x, const Tensor& w, const Shape& how,
+                          Loc loc = Loc::here()) {
+  const auto places = [&](int axis) {
+    const std::int64_t stride = how[axis - 2], dilation = how[axis];
+    return (x.size(axis) - dilation * (w.size(axis) - 1) - 1) / stride + 1;
+  };
+  Tensor y = fresh({x.size(0), w.size(0), places(2), places(3)}, x.dtype(), x.device());
+  Sliding(x, w, y, how).find_y();
+  return record<rule::Convolution>(std::move(y), {&x, &w}, loc, {0, how});
+}
+inline Tensor convolution_input(const Tensor& y, const Tensor& w, const Shape& how,
+                                Loc loc = Loc::here()) {
+  Tensor x = fresh({y.size(0), w.size(1) * how[4], how[5], how[6]}, y.dtype(), y.device());
+  Sliding(x, w, y, how).find_x();
+  return record<rule::ConvolutionInput>(std::move(x), {&y, &w}, loc, {0, how});
+}
+inline Tensor convolution_weight(const Tensor& x, const Tensor& y, const Shape& how,
+                                 Loc loc = Loc::here()) {
+  Tensor w = fresh({y.size(1), x.size(1) / how[4], how[5], how[6]}, x.dtype(), x.device());
+  Sliding(x, w, y, how).find_w();
+  return record<rule::ConvolutionWeight>(std::move(w), {&x, &y}, loc, {0, how});
+}
+
+inline Shape sized(const Shape& how, const Shape& like) {
+  return {how[0], how[1], how[2], how[3], how[4], like[2], like[3]};
+}
+inline Shape unsized(const Shape& how) { return {how[0], how[1], how[2], how[3], how[4]}; }
+inline void rule::Convolution::backward() {
+  if (wants(0)) give(0, convolution_input(dy, b(), sized(dims(), shape(0))));
+  if (wants(1)) give(1, convolution_weight(a(), dy, sized(dims(), shape(1))));
+}
+inline void rule::ConvolutionInput::backward() {
+  if (wants(0)) give(0, convolution(dy, b(), unsized(dims())));
+  if (wants(1)) give(1, convolution_weight(dy, a(), sized(dims(), shape(1))));
+}
+inline void rule::ConvolutionWeight::backward() {
+  if (wants(0)) give(0, convolution_input(b(), dy, sized(dims(), shape(0))));
+  if (wants(1)) give(1, convolution(a(), dy, unsized(dims())));
+}
+
 // Slides O kernels over images: [N, C, H, W] and a weight [O, C / groups, h, w] -> [N, O, h', w'].
-// The windows become the rows of a matrix, and the kernels its other factor.
 inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                      ConvOptions options = {}, Loc loc = Loc::here()) {
   const At at{"conv2d", loc};
@@ -9316,6 +9557,9 @@ inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
          {"the channels of the input ", x.shape(), " and of the weight ", weight.shape(),
           " do not fit, with ", groups, " groups"},
          {"they are [N, C, H, W] and [O, C / groups, h, w]"});
+  if (x.dtype() != weight.dtype())
+    fail(at, {"the dtypes differ: ", x.dtype(), " and ", weight.dtype()},
+         {"convert one with .to(", promote(x, weight), ")"});
   if (bias.defined() && bias.shape() != Shape(weight.size(0)))
     fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
   const Composed whole("conv2d", loc);
@@ -9332,20 +9576,12 @@ inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
     fail(at, {"the padding is \"", options.padding.name, "\""},
          {"write \"same\", \"valid\" or a number"});
   }
-  const Tensor seen =
-      windows(padded(x, before, behind, 0, at), kernel, options.stride, options.dilation, at);
-  const std::int64_t n = seen.size(0), rows = seen.size(2), columns = seen.size(3);
-  const std::int64_t out = weight.size(0) / groups;
-  const std::int64_t depth = weight.size(1) * kernel.height * kernel.width;
-  const Tensor a = seen.unflatten(1, {groups, weight.size(1)})
-                       .permute({1, 0, 3, 4, 2, 5, 6})
-                       .reshape({groups, n * rows * columns, depth});
-  const Tensor b = weight.reshape({groups, out, depth}).transpose(1, 2);
-  Tensor y = a.matmul(b)
-                 .reshape({groups, n, rows, columns, out})
-                 .permute({1, 0, 4, 2, 3})
-                 .reshape({n, groups * out, rows, columns});
-  y = bias.defined() ? y + bias.reshape({-1, 1, 1}) : y.contiguous();  // so that view() works
+  const Tensor seen = padded(x, before, behind, 0, at);
+  const Pair stride = options.stride, dilation = options.dilation;
+  reach_of(seen, kernel, stride, dilation, at);
+  Tensor y = convolution(
+      seen, weight, {stride.height, stride.width, dilation.height, dilation.width, groups}, loc);
+  if (bias.defined()) y = y + bias.reshape({-1, 1, 1});
   return titled("ConvolutionBackward0", y);
 }
 inline Tensor conv2d(const Tensor& x, const Tensor& weight, ConvOptions options = {},

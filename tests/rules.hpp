@@ -32,7 +32,7 @@ inline std::vector<const mt::Recipe*> all() {
       ClampMinTensor, ClampMaxTensor, Atan2, Fmod, Remainder, FloorDivide, TruncDivide, Lerp,
       LogSigmoid, LeakyRelu, Elu, Gelu, Silu, Softplus, Prod, Var, Std, Norm, LogSumExp, All, Any,
       ArgMin, CumSum, CumProd, Sort, ArgSort, TopK, Flip, Scatter, ScatterNumber, Diagonal, Unfold,
-      Pad, BinaryCrossEntropy>();
+      Pad, BinaryCrossEntropy, Convolution, ConvolutionInput, ConvolutionWeight>();
 }
 
 inline std::set<std::string> names_of(const std::vector<const mt::Recipe*>& recipes) {

@@ -575,6 +575,9 @@ TEST_CASE("layers say what does not fit") {
         "with 1 groups at HERE. Hint: they are [N, C, H, W] and [O, C / groups, h, w]");
   CHECK(error_of([&] { return conv2d(x, kernel); }).find("need 4 axes") != std::string::npos);
   CHECK(error_of([&] { return conv1d(x, kernel); }).find("need 3 axes") != std::string::npos);
+  CHECK(error_of([&] { return conv2d(image, kernel.to(float64)); }) ==
+        "conv2d: the dtypes differ: float32 and float64 at HERE. Hint: convert one with "
+        ".to(float64)");
   CHECK(error_of([&] { return conv2d(image, kernel, zeros({2})); }) ==
         "conv2d: the bias [2] and the weight [4, 2, 2, 2] do not fit at HERE.");
   CHECK(

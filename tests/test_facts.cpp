@@ -342,6 +342,18 @@ std::vector<Words> words_by_hand() {
     return v + 0;
   };
   const Tensor numbers = leaf({10., 20.});
+  // Images of one row: a kernel of two numbers at two places of a line of three.
+  const Tensor line = leaf({{{{1., 2., 3.}}}}), kernel = leaf({{{{2., -1.}}}});
+  const Tensor seen = leaf({{{{5., 7.}}}});
+  const auto slid = [](const Tensor& a, const Tensor& b) {
+    return convolution(a, b, {1, 1, 1, 1, 1});
+  };
+  const auto input_of = [](const Tensor& a, const Tensor& b) {
+    return convolution_input(a, b, {1, 1, 1, 1, 1, 1, 3});
+  };
+  const auto weight_of = [](const Tensor& a, const Tensor& b) {
+    return convolution_weight(a, b, {1, 1, 1, 1, 1, 1, 2});
+  };
   return {
       {"and", "a & b", values(yes & no), {1, 0, 0, 0}},
       {"or", "a | b", values(yes | no), {1, 1, 1, 0}},
@@ -471,6 +483,39 @@ std::vector<Words> words_by_hand() {
        "dy of all windows, added up",
        gradient([](const Tensor& a) { return a.unfold(0, 2, 1); }, row),
        {1, 2 + 3, 4}},
+      {"convolution", "each window of a times b, added up", values(slid(line, kernel)), {0, 1}},
+      {"convolution",
+       "dy times b, added up where the windows lie",
+       gradient([&](const Tensor& a) { return slid(a, kernel); }, line),
+       {2, -1 + 4, -2}},
+      {"convolution",
+       "dy times its window of a, added up",
+       gradient([&](const Tensor& b) { return slid(line, b); }, kernel),
+       {1 + 4, 2 + 6}},
+      {"convolution_input",
+       "a times b, added up where the windows lie",
+       values(input_of(seen, kernel)),
+       {10, -5 + 14, -7}},
+      {"convolution_input",
+       "each window of dy times b, added up",
+       gradient([&](const Tensor& a) { return input_of(a, kernel); }, seen),
+       {2 - 2, 4 - 3}},
+      {"convolution_input",
+       "a times its window of dy, added up",
+       gradient([&](const Tensor& b) { return input_of(seen, b); }, kernel),
+       {5 + 14, 10 + 21}},
+      {"convolution_weight",
+       "b times its window of a, added up",
+       values(weight_of(line, seen)),
+       {5 + 14, 10 + 21}},
+      {"convolution_weight",
+       "b times dy, added up where the windows lie",
+       gradient([&](const Tensor& a) { return weight_of(a, seen); }, line),
+       {5, 10 + 7, 14}},
+      {"convolution_weight",
+       "each window of a times dy, added up",
+       gradient([&](const Tensor& b) { return weight_of(line, b); }, seen),
+       {1 + 4, 2 + 6}},
       {"pad", "a with n around it", values(pad(row, {1, 2}, 7)), {7, 1, 2, 3, 7, 7}},
       {"pad",
        "its part of dy",

@@ -821,6 +821,25 @@ TEST_CASE("a window of nothing but minus infinity has its first element, and not
   CHECK(values(x.grad()) == Values{1, 1, 1, 1});
 }
 
+TEST_CASE("images are convolved a few at a time, and it does not show") {
+  for (const Shape& kernel : {Shape(4, 1, 5, 5), Shape(4, 2, 1, 1)}) {
+    const Tensor x = rand({35, 2, 33, 31}, {.dtype = float64, .requires_grad = true});
+    const Tensor w = rand(kernel, {.dtype = float64, .requires_grad = true});
+    const ConvOptions options = {.groups = 2 / kernel[1]};
+    const Tensor y = conv2d(x, w, options), dy = rand(y.shape(), {.dtype = float64});
+    const auto whole = grad({y}, {x, w}, {.grad_outputs = {dy}});
+    Tensor dw = zeros(kernel, {.dtype = float64});
+    for (std::int64_t i = 0; i < x.size(0); ++i) {
+      const Tensor alone = conv2d(x.slice(0, i, i + 1), w, options);
+      const auto parts = grad({alone}, {x, w}, {.grad_outputs = {dy.slice(0, i, i + 1)}});
+      CHECK(difference(y[i], alone[0], 1e-12) == "");
+      CHECK(difference(whole[0][i], parts[0][i], 1e-12) == "");
+      dw += parts[1];
+    }
+    CHECK(difference(whole[1], dw, 1e-12) == "");
+  }
+}
+
 TEST_CASE("class numbers become rows with a one") {
   CHECK(difference(one_hot(tensor({2, 0})), tensor({{0, 0, 1}, {1, 0, 0}})) == "");
   CHECK(one_hot(tensor(1), 3).to_vector<int>() == std::vector<int>{0, 1, 0});
