@@ -2742,6 +2742,12 @@ struct GreaterEqual {
     return a >= b;
   }
 };
+struct Beats {  // in a search for the largest: NaN is, and the first of equals stays
+  template <Real T>
+  MINITENSOR_FORMULA bool of(T a, T b) {
+    return !(a <= b) & (b == b);  // && would be a branch, which depends on the numbers
+  }
+};
 struct And {
   template <Truth T>
   MINITENSOR_FORMULA bool of(T a, T b) {
@@ -2817,11 +2823,12 @@ template <class... F>
 struct List {
   static constexpr int size = sizeof...(F);
 };
-using Every = List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp,
-                   Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual,
-                   Less, LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min,
-                   Any, All, Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh,
-                   Floor, Ceil, Round, Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide>;
+using Every =
+    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp, Expm1, Log,
+         Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual, Less, LessEqual, Greater,
+         GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All, Log2, Log10, Rsqrt,
+         Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor, Ceil, Round, Trunc, Atan2, Fmod,
+         Remainder, TruncDivide, FloorDivide, Beats>;
 // Places derives from Place<0, Add>, Place<1, Sub> and so on; which of them has F, the compiler
 // finds faster than any search that is written by hand.
 template <int n, class F>
@@ -9655,12 +9662,10 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
   const PoolWindows pool(x, kernel, options.stride, options.padding, options.dilation,
                          options.ceil_mode, {"max_pool2d", loc});
   const Composed whole("max_pool2d", loc);
-  Tensor indices;
+  Tensor largest, indices, picked, places;
   {
     const Unseen inside(loc);
-    const Tensor seen =
-        pool.windows_of(x, -std::numeric_limits<double>::infinity()).flatten(-2);  // a copy
-    const Tensor in_window = seen.max(-1).indices;
+    const Tensor seen = pool.windows_of(x, -std::numeric_limits<double>::infinity());
     // Padding has the numbers of the nearest elements, for a window of nothing but minus infinity.
     auto line = [&](std::int64_t before, std::int64_t size, std::int64_t behind) {
       return arange(-before, size + behind).clamp(0, size - 1).to(x.device());
@@ -9668,13 +9673,27 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
     const Tensor rows = line(pool.before.height, x.size(-2), pool.behind.height);
     const Tensor columns = line(pool.before.width, x.size(-1), pool.behind.width);
     const Tensor image = rows.unsqueeze(1) * x.size(-1) + columns;
-    const Tensor places = windows(image, kernel, pool.stride, pool.dilation, pool.at)
-                              .flatten(-2)
-                              .expand(seen.shape());
-    indices = places.gather(-1, in_window.unsqueeze(-1)).squeeze(-1);
+    const Tensor numbers = windows(image, kernel, pool.stride, pool.dilation, pool.at);
+    // All windows at once: their first elements, and then each of the others that is better.
+    auto at = [](const Tensor& all, std::int64_t i, std::int64_t j) {
+      return all.select(-1, j).select(-1, i).clone();
+    };
+    largest = at(seen, 0, 0);
+    indices = at(numbers, 0, 0).expand(largest.shape()).contiguous();
+    const Tensor better = fresh(largest.shape(), boolean, x.device());
+    for (std::int64_t k = 1; k < kernel.height * kernel.width; ++k) {
+      const std::int64_t i = k / kernel.width, j = k % kernel.width;
+      const Tensor next = at(seen, i, j);
+      zip<formula::Beats>(better.elements(), next.elements(), largest.elements());
+      largest = where(better, next, largest);
+      indices = where(better, at(numbers, i, j), indices);
+    }
+    picked = largest.flatten(-2);
+    places = indices.flatten(-2);
   }
-  const Tensor largest = x.flatten(-2).gather(-1, indices.flatten(-2)).reshape(indices.shape());
-  return {titled("MaxPool2DWithIndicesBackward0", largest), indices};
+  const Tensor line = x.flatten(-2);  // from which the indices pick
+  const Tensor y = record<rule::Gather>(picked, {&line, &places}, loc, {0, {x.dim() - 2}});
+  return {titled("MaxPool2DWithIndicesBackward0", y.reshape(indices.shape())), indices};
 }
 inline Tensor max_pool2d(const Tensor& x, Pair kernel, PoolOptions options = {},
                          Loc loc = Loc::here()) {

@@ -840,6 +840,17 @@ TEST_CASE("images are convolved a few at a time, and it does not show") {
   }
 }
 
+TEST_CASE("the first NaN of a window is its largest element, and else the first of equal ones") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = tensor({{{1., nan, 3., 3.}, {nan, 2., 0., 3.}}});
+  const auto [largest, indices] = max_pool2d_with_indices(x, 2);
+  CHECK(std::isnan(largest[0][0][0].item()));
+  CHECK(largest[0][0][1].item() == 3);
+  CHECK(indices.to_vector<int>() == std::vector<int>{1, 2});
+  max_pool2d(x, 1).zero_();  // it has memory of its own
+  CHECK(x[0][0][0].item() == 1);
+}
+
 TEST_CASE("class numbers become rows with a one") {
   CHECK(difference(one_hot(tensor({2, 0})), tensor({{0, 0, 1}, {1, 0, 0}})) == "");
   CHECK(one_hot(tensor(1), 3).to_vector<int>() == std::vector<int>{0, 1, 0});
