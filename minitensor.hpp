@@ -9751,7 +9751,8 @@ inline Tensor adaptive_avg_pool2d(const Tensor& x, Pair size, Loc loc = Loc::her
 // parallel, on any machine, and a seed would still mean the same numbers.
 //
 // The key is the seed. The counter is the number of the call (each call that fills a tensor takes
-// the next) and the number of the block within this call. All three have 64 bits.
+// the next) and the number of the block within this call. All three have 64 bits. Whoever keeps the
+// seed and that number can draw the same again: checkpoint(), at the end, computes a thing twice.
 
 using RandomBlock = std::array<std::uint32_t, 4>;
 
@@ -10638,7 +10639,8 @@ class ModuleBase {
   bool is_training() const { return record_->training; }
 
   void zero_grad() const {
-    for (const Tensor& w : parameters()) w.zero_grad();
+    for (const Kept& one : list())
+      if (one.is_parameter) one.tensor.zero_grad();
   }
   void requires_grad_(bool yes = true, Loc loc = Loc::here()) const {
     for (const Tensor& w : parameters()) w.requires_grad_(yes, loc);
@@ -12164,7 +12166,12 @@ class TensorDataset : public Dataset {
 // Some examples of a dataset: number i is its number index[i].
 class Subset : public Dataset {
  public:
-  Subset(AnyDataset whole, Tensor index) : whole_(std::move(whole)), index_(std::move(index)) {}
+  Subset(AnyDataset whole, Tensor index, Loc loc = Loc::here())
+      : whole_(std::move(whole)), index_(std::move(index)) {
+    if (index_.dtype() != int64 || index_.dim() != 1)
+      fail({"Subset", loc}, {"the index is ", index_.dtype(), " ", index_.shape()},
+           {"it is int64 [n]"});
+  }
   std::int64_t size() const override { return index_.numel(); }
   Example get(std::int64_t i) const override { return whole_->get(index_[i].item<std::int64_t>()); }
   Example batch(const Tensor& index) const override {

@@ -928,6 +928,8 @@ TEST_CASE("a mistake with data is answered with one sentence") {
       error_of([] { return data::TensorDataset(arange(5), arange(4)), 0; }) ==
       "TensorDataset: x and y hold different numbers of examples: their shapes are [5] and [4] at "
       "HERE.");
+  CHECK(error_of([&] { return data::Subset(five, tensor({0., 1.})), 0; }) ==
+        "Subset: the index is float32 [2] at HERE. Hint: it is int64 [n]");
   CHECK(error_of([] { return data::TensorDataset(tensor(1.)), 0; }) ==
         "TensorDataset: a 0-d tensor holds no examples at HERE.");
   CHECK(error_of([&] { return data::DataLoader(five, {.batch_size = 0}), 0; }) ==
@@ -986,8 +988,8 @@ TEST_CASE("a batch is what the dataset has made of it, where it is") {
 struct Ears : Observer {
   int made_count = 0, op_count = 0;
   void made(const Tensor&, Loc) override { ++made_count; }
-  void op(const Node*, const Facts&, const Given&, Span<const Tensor*>,
-          Span<Tensor>, Loc) override {
+  void op(const Node*, const Facts&, const Given&, Span<const Tensor*>, Span<Tensor>,
+          Loc) override {
     ++op_count;
   }
 };

@@ -451,9 +451,8 @@ TEST_CASE("multi-head attention of a query that may look at nothing is its bias"
   CHECK(error_of([&] { return attention(x, x, x, {.attn_mask = eye(3).to(int64)}).output; }) ==
         "MultiheadAttention: a mask is boolean, or floats that are added, not int64 at HERE. Hint: "
         "mask == 1 makes booleans of it");
-  CHECK(refused([&] {
-    return scaled_dot_product_attention(x, x, x, {.attn_mask = eye(3).to(int64)});
-  }));
+  CHECK(refused(
+      [&] { return scaled_dot_product_attention(x, x, x, {.attn_mask = eye(3).to(int64)}); }));
   CHECK(error_of([&] {
           return attention(x, x, randn({1, 3, 5})).output;
         }) ==
