@@ -4090,10 +4090,10 @@ class Rule {
 // The tensor that was saved, as it was then. In a pass that is itself recorded it gets its history
 // back, so that the gradient can be differentiated once more.
 inline Tensor Rule::saved(char letter) const {
+  if (node_->checkpoint) node_->checkpoint->refill(*node_);
   for (int k = 0; k < node_->saved.size(); ++k) {
     const Saved& kept = node_->saved[k];
     if (kept.letter != letter) continue;
-    if (!kept.tensor.defined()) node_->checkpoint->refill(*node_);
     const Storage& storage = *kept.tensor.get().storage;
     if (kept.version != kept.tensor.version() && !kept.geometry_only)
       fail({node_->facts().name, node_->loc},
@@ -4269,6 +4269,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
   }
   if (options_.retain_graph || node.saved.empty()) return;
   node.saved.clear();
+  node.checkpoint = {};
   node.released = true;
 }
 
@@ -10131,7 +10132,11 @@ struct CheckpointedCall : Checkpoint {
     }
   }
   void refill(Node& node) override {
-    const Ref<Checkpoint> alive = node.checkpoint;
+    const OneAtATime alone(refilling);
+    bool missing = false;
+    for (int k = 0; k < node.saved.size(); ++k)
+      missing = missing || !node.saved[k].tensor.defined();
+    if (!missing) return;
     if (twins.empty()) call_again();
     Node& twin = *twins[node.place_in_checkpoint].node;
     if (&twin.recipe != &node.recipe || twin.shape != node.shape ||
@@ -10140,7 +10145,6 @@ struct CheckpointedCall : Checkpoint {
     if (twin.checkpoint) twin.checkpoint->refill(twin);  // f has checkpoints of its own
     for (int k = 0; k < node.saved.size(); ++k)
       if (!node.saved[k].tensor.defined()) node.saved[k] = std::move(twin.saved[k]);
-    node.checkpoint = {};
   }
   void call_again() {
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -10176,7 +10180,8 @@ struct CheckpointedCall : Checkpoint {
   const Generator random = default_generator;  // as it was before the call
   std::size_t count = 0;
   std::vector<Found::Place> twins;
-  Ref<Node> root;  // keeps the twins
+  Ref<Node> root;              // keeps the twins
+  std::atomic_flag refilling;  // two threads may go through a graph that both retain
 };
 
 inline Tensor checkpoint(const Function& f, const std::vector<Tensor>& inputs,

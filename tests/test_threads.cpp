@@ -60,6 +60,17 @@ TEST_CASE("two threads may go through one graph that both retain") {
   CHECK(second == "");
 }
 
+TEST_CASE("two threads may be the first to come to a checkpoint that both retain") {
+  const Tensor x = full({50}, 0.5, {.dtype = float64, .requires_grad = true});
+  const Tensor y = checkpoint([](const Tensor& a) { return (a * a).exp(); }, x).sum();
+  std::vector<std::thread> threads;
+  std::vector<double> sums(2);
+  for (std::size_t i = 0; i < 2; ++i)
+    threads.emplace_back([&, i] { sums[i] = grad(y, x, {.retain_graph = true})[0].sum().item(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const double sum : sums) CHECK(sum == Approx(50 * std::exp(0.25)));
+}
+
 TEST_CASE("two threads may be the first to use a view after a write to its base") {
   for (int i = 0; i < 50; ++i) {
     const Tensor x = leaf({1., 2.}, float64);
