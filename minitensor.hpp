@@ -9663,7 +9663,7 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
   const PoolWindows pool(x, kernel, options.stride, options.padding, options.dilation,
                          options.ceil_mode, {"max_pool2d", loc});
   const Composed whole("max_pool2d", loc);
-  Tensor largest, indices, picked, places;
+  Tensor picked, indices;
   {
     const Unseen inside(loc);
     const Tensor seen = pool.windows_of(x, -std::numeric_limits<double>::infinity());
@@ -9679,7 +9679,7 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
     auto at = [](const Tensor& all, std::int64_t i, std::int64_t j) {
       return all.select(-1, j).select(-1, i).clone();
     };
-    largest = at(seen, 0, 0);
+    Tensor largest = at(seen, 0, 0);
     indices = at(numbers, 0, 0).expand(largest.shape()).contiguous();
     const Tensor better = fresh(largest.shape(), boolean, x.device());
     for (std::int64_t k = 1; k < kernel.height * kernel.width; ++k) {
@@ -9690,10 +9690,9 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
       indices = where(better, at(numbers, i, j), indices);
     }
     picked = largest.flatten(-2);
-    places = indices.flatten(-2);
   }
-  const Tensor line = x.flatten(-2);  // from which the indices pick
-  const Tensor y = record<rule::Gather>(picked, {&line, &places}, loc, {0, {x.dim() - 2}});
+  const Tensor lines = x.flatten(-2), places = indices.flatten(-2);  // as gather would pick them
+  const Tensor y = record<rule::Gather>(picked, {&lines, &places}, loc, {0, {x.dim() - 2}});
   return {titled("MaxPool2DWithIndicesBackward0", y.reshape(indices.shape())), indices};
 }
 inline Tensor max_pool2d(const Tensor& x, Pair kernel, PoolOptions options = {},
