@@ -9346,11 +9346,11 @@ class Sliding {
     v.shape[1] /= how[4];
     v.strides.insert(0, v.shape[1] * v.strides[0]);
     w_ = matrices_of(v, 2, kernels_);
-    constexpr std::int64_t most_bytes = 2 << 20, strip = 16, wide_enough = 64;
+    constexpr std::int64_t most_bytes = 1 << 20, vector = 8, wide_enough = 64;
     const std::int64_t places = y_.shape[2] * y_.shape[3];
     const std::int64_t bytes = how[4] * w_.shape[2] * places * bytes_of(w_.dtype);
     few_ = std::min(most_bytes / std::max<std::int64_t>(bytes, 1), x_.shape[4]);
-    if (few_ > strip) few_ -= few_ % strip;  // copying across goes in strips of 16
+    if (few_ > vector) few_ -= few_ % vector;
     if (few_ < 1 || (is_point() && places >= wide_enough)) few_ = 1;
   }
 
