@@ -821,6 +821,42 @@ TEST_CASE("a window of nothing but minus infinity has its first element, and not
   CHECK(values(x.grad()) == Values{1, 1, 1, 1});
 }
 
+TEST_CASE("every stride, padding, dilation and number of groups convolves as in PyTorch") {
+  // Whole numbers, so nothing is rounded: i * m % k - o for element i.
+  const auto pattern = [](const Shape& shape, std::int64_t m, std::int64_t k, std::int64_t o) {
+    return ((arange(shape.numel()) * m).remainder(k) - o).to(float64).reshape(shape);
+  };
+  const auto sum = [&](const Tensor& t) {
+    return (t * pattern(t.shape(), 31, 17, 8)).sum().item();
+  };
+  Values sums(
+      5);  // of y, its two gradients, and theirs; the first call once, the second twice, ...
+  double call = 0;
+  for (const int stride : {1, 2, 3})
+    for (const int padding : {0, 1, 2})
+      for (const int dilation : {1, 2})
+        for (const int groups : {1, 2})
+          for (const Shape& kernel : {Shape(1, 1), Shape(3, 2), Shape(5, 5)})
+            for (const int n : {1, 19}) {
+              const Tensor x = pattern({n, 4, 13, 11}, 37, 11, 5).requires_grad_();
+              const Tensor w = pattern({6, 4 / groups, kernel[0], kernel[1]}, 53, 7, 3);
+              w.requires_grad_();
+              const Tensor y = conv2d(
+                  x, w,
+                  {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
+              const auto g =
+                  grad({y}, {x, w},
+                       {.create_graph = true, .grad_outputs = {pattern(y.shape(), 29, 13, 6)}});
+              const auto gg = grad({g[0].square().sum() + g[1].square().sum()}, {x, w});
+              ++call;
+              for (const auto& [i, t] : std::map<std::size_t, Tensor>{
+                       {0, y}, {1, g[0]}, {2, g[1]}, {3, gg[0]}, {4, gg[1]}})
+                sums[i] += call * sum(t);
+            }
+  // PyTorch 1.13, the same loops with torch.nn.functional.conv2d and torch.autograd.grad.
+  CHECK(sums == Values{-1827197, 15739011, 588647, 2655549896, -2548125402});
+}
+
 TEST_CASE("images are convolved a few at a time, and it does not show") {
   for (const Shape& kernel : {Shape(4, 1, 5, 5), Shape(4, 2, 1, 1)}) {
     const Tensor x = rand({35, 2, 33, 31}, {.dtype = float64, .requires_grad = true});
