@@ -554,7 +554,10 @@ class Callback<Result(X...)> {
   requires requires(F& f, X... x) { static_cast<Result>(f(x...)); }
   Callback(F f) : kept_(new Kept<F>(std::move(f))) {}
   explicit operator bool() const { return static_cast<bool>(kept_); }
-  Result operator()(X... x) const { return kept_->call(x...); }
+  Result operator()(X... x) const {
+    if (!kept_) throw Error("a Callback was called that has nothing to call");
+    return kept_->call(x...);
+  }
 
  private:
   struct Any {
@@ -11167,9 +11170,18 @@ class LayerNorm : public Norm {
  public:
   explicit LayerNorm(Shape shape, LayerNormOptions o = {}, Loc loc = Loc::here())
       : Norm(shape, o.elementwise_affine, loc), shape_(shape), eps_(o.eps) {}
+  // LayerNorm({10}), which C++ would also take for a copy of LayerNorm(10).
+  explicit LayerNorm(std::initializer_list<std::int64_t> sizes, LayerNormOptions o = {},
+                     Loc loc = Loc::here())
+      : LayerNorm(shape_of(sizes), o, loc) {}
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, eps_); }
 
  private:
+  static Shape shape_of(std::initializer_list<std::int64_t> sizes) {
+    Shape shape;
+    for (const std::int64_t size : sizes) shape.push_back(size);
+    return shape;
+  }
   const Shape shape_;
   const double eps_;
 };

@@ -537,6 +537,11 @@ TEST_CASE("a tensor may die before the pass that would have retained its gradien
   CHECK(x.grad().item() == 36);
 }
 
+TEST_CASE("a hook that holds nothing is an Error") {
+  const Tensor x = leaf(2.0);
+  x.register_hook(Hook());
+  CHECK_THROWS_WITH((x * 3).backward(), "a Callback was called that has nothing to call");
+}
 TEST_CASE("a hook fires once, sees the whole gradient and may replace it") {
   const Tensor x = leaf(2.0);
   const Tensor h = x * 3;

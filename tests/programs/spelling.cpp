@@ -289,7 +289,7 @@ void networks() {
   net.eval();
   nn::Conv2d conv(1, u, {3, 2}, {.stride = {2, 1}, .padding = 1, .bias = false});
   EXPECT(conv(ones({1, 1, 4, 4})).shape() == Shape(1, 4, 2, 5));
-  EXPECT(nn::LayerNorm(4)(ones({2, 4})).dim() == 2 &&
+  EXPECT(nn::LayerNorm(4)(ones({2, 4})).dim() == 2 && nn::LayerNorm({4}).weight.numel() == 4 &&
          nn::LayerNorm({2, 4}, {.eps = 1}).weight.dim() == 2);
   EXPECT(nn::BatchNorm1d(2, {.momentum = {}})(randn({4, 2})).dim() == 2);
   nn::LSTM lstm(4, 3, {.batch_first = true});
