@@ -6801,8 +6801,10 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
   Shape shape = x.shape();
   for (int k = 0; 2 * k < pads.size(); ++k) {
     std::int64_t& size = shape[x.dim() - 1 - k];
-    size += pads[2 * k] + pads[2 * k + 1];
-    if (size < 0) fail(at, {pads, " take away more than there is of ", x.shape()});
+    const std::int64_t before = pads[2 * k], after = pads[2 * k + 1];
+    if (size + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after) < 0)
+      fail(at, {pads, " take away more than there is of ", x.shape()});
+    size += before + after;
   }
   Tensor y = fresh(shape, x.dtype(), x.device());
   fill(y.elements(), value);

@@ -220,6 +220,9 @@ TEST_CASE("what changes a shape says what does not fit") {
           return pad(row, {-2, -2});
         }) == "pad: [-2, -2] take away more than there is of [3] at HERE.");
   CHECK(error_of([&] {
+          return pad(row, {2, -5});
+        }) == "pad: [2, -5] take away more than there is of [3] at HERE.");
+  CHECK(error_of([&] {
           return pad(tensor({1}), {1, 1}, 0.5);
         }) == "pad: a float32 value can't be written into int64 at HERE.");
 }
