@@ -130,10 +130,7 @@ std::vector<Contribution> Timeline::ledger(Cursor cursor, Id id,
         row.shape_given = arrived->given.shape;
         row.folded = arrived->folded;
         row.given = value(arrived->given);
-        if (sum)
-          add_to(*sum, row.given);
-        else
-          sum = row.given;
+        add_to(sum, row.given);
         row.sum = *sum;
       }
       rows.push_back(std::move(row));

@@ -61,14 +61,8 @@ std::optional<Value> Timeline::Index::seed(const TensorTrack& tensor, std::int64
   const PassBegins* begins = get<PassBegins>(*begin);
   if (begins == nullptr) return std::nullopt;
   std::optional<Value> sum;
-  for (std::size_t i = 0; i < std::min(begins->roots.size(), begins->seeds.size()); ++i) {
-    if (begins->roots[i].tensor != tensor.first.tensor) continue;
-    Value given = owner->value(begins->seeds[i]);
-    if (sum)
-      add_to(*sum, given);
-    else
-      sum = std::move(given);
-  }
+  for (std::size_t i = 0; i < std::min(begins->roots.size(), begins->seeds.size()); ++i)
+    if (begins->roots[i].tensor == tensor.first.tensor) add_to(sum, owner->value(begins->seeds[i]));
   return sum;
 }
 
@@ -82,15 +76,8 @@ std::optional<Value> Timeline::Index::sum(const TensorTrack& tensor, std::int64_
   if (sum) return sum;
   sum = seed(tensor, pass);
   auto [begin, end] = in_pass(tensor.arrivals, pass);
-  for (auto i = begin; i != end && *i < cut; ++i) {
-    const Arrived* arrived = get<Arrived>(*i);
-    if (arrived == nullptr) continue;
-    Value given = owner->value(arrived->given);
-    if (sum)
-      add_to(*sum, given);
-    else
-      sum = std::move(given);
-  }
+  for (auto i = begin; i != end && *i < cut; ++i)
+    if (const Arrived* arrived = get<Arrived>(*i)) add_to(sum, owner->value(arrived->given));
   return sum;
 }
 

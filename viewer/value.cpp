@@ -96,17 +96,21 @@ Value read_window(const Seen& seen, const Snapshot* storage) {
   return value;
 }
 
-void add_to(Value& sum, const Value& term) {
-  const bool possible = sum.kept == Value::Kept::in_full && term.kept == Value::Kept::in_full &&
-                        sum.dtype == term.dtype && sum.shape == term.shape;
-  if (possible && sum.dtype == DType::float32)
-    add_elements<float>(sum.bytes, term.bytes);
-  else if (possible && sum.dtype == DType::float64)
-    add_elements<double>(sum.bytes, term.bytes);
+void add_to(std::optional<Value>& sum, Value term) {
+  if (!sum) {
+    sum = std::move(term);
+    return;
+  }
+  const bool possible = sum->kept == Value::Kept::in_full && term.kept == Value::Kept::in_full &&
+                        sum->dtype == term.dtype && sum->shape == term.shape;
+  if (possible && sum->dtype == DType::float32)
+    add_elements<float>(sum->bytes, term.bytes);
+  else if (possible && sum->dtype == DType::float64)
+    add_elements<double>(sum->bytes, term.bytes);
   else {
-    sum.kept = Value::Kept::nothing;
-    sum.bytes.clear();
-    sum.note = "too large to be added up here";
+    sum->kept = Value::Kept::nothing;
+    sum->bytes.clear();
+    sum->note = "too large to be added up here";
   }
 }
 

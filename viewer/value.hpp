@@ -36,8 +36,9 @@ Value unknown(const Seen& seen, std::string why);
 // What a window shows of its storage, as it was in a snapshot; null if there is none.
 Value read_window(const Seen& seen, const Snapshot* storage);
 
-// Adds as the program adds gradients: element by element, in their dtype.
-void add_to(Value& sum, const Value& term);
+// Adds as the program adds gradients: element by element, in their dtype. Where there was no sum,
+// the term is it.
+void add_to(std::optional<Value>& sum, Value term);
 
 // The number of elements of a shape; none if they are too many to be listed.
 std::optional<std::int64_t> small_count(const Shape& shape);
