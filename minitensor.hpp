@@ -2845,7 +2845,7 @@ constexpr int place_in(Place<n, F>) {
   return n;
 }
 template <class F>
-constexpr int number_of =
+inline constexpr int number_of =
     place_in<F>(Places<std::make_integer_sequence<int, Every::size>, Every>());
 
 }  // namespace formula
@@ -3059,11 +3059,11 @@ constexpr Loop zip_loop() {
   return loop;
 }
 template <class F>
-constexpr PerDType<Loop> map_loops = {map_loop<F, float>(), map_loop<F, double>(),
-                                      map_loop<F, std::int64_t>(), map_loop<F, bool>()};
+inline constexpr PerDType<Loop> map_loops = {map_loop<F, float>(), map_loop<F, double>(),
+                                             map_loop<F, std::int64_t>(), map_loop<F, bool>()};
 template <class F>
-constexpr PerDType<Loop> zip_loops = {zip_loop<F, float>(), zip_loop<F, double>(),
-                                      zip_loop<F, std::int64_t>(), zip_loop<F, bool>()};
+inline constexpr PerDType<Loop> zip_loops = {zip_loop<F, float>(), zip_loop<F, double>(),
+                                             zip_loop<F, std::int64_t>(), zip_loop<F, bool>()};
 
 template <class Thing>
 const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
@@ -3124,7 +3124,7 @@ struct ConvertBody {
   }
 };
 template <class Y>
-constexpr PerDType<Loop> convert_loops = {
+inline constexpr PerDType<Loop> convert_loops = {
     Loop::of<ConvertBody<Y, float>>(), Loop::of<ConvertBody<Y, double>>(),
     Loop::of<ConvertBody<Y, std::int64_t>>(), Loop::of<ConvertBody<Y, bool>>()};
 
@@ -3229,8 +3229,9 @@ constexpr Fold fold_if_defined() {
   return fold;
 }
 template <class F>
-constexpr PerDType<Fold> folds = {fold_if_defined<F, float>(), fold_if_defined<F, double>(),
-                                  fold_if_defined<F, std::int64_t>(), fold_if_defined<F, bool>()};
+inline constexpr PerDType<Fold> folds = {fold_if_defined<F, float>(), fold_if_defined<F, double>(),
+                                         fold_if_defined<F, std::int64_t>(),
+                                         fold_if_defined<F, bool>()};
 
 // A line of places: how many, and the bytes from one to the next.
 struct Line {
