@@ -1828,9 +1828,9 @@ struct Walk {
 
   int views = 0, axes = 0;
   std::int64_t sizes[most_axes];
-  std::int64_t steps[most_axes][most_views];  // in bytes
-  std::int64_t bytes[most_views];             // of an element
-  std::byte* data[most_views];
+  std::int64_t steps[most_axes][most_views] = {};  // in bytes
+  std::int64_t bytes[most_views];                  // of an element
+  std::byte* data[most_views] = {};
 };
 
 inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
@@ -1892,17 +1892,19 @@ inline void Walk::cut(int axis, std::int64_t begin, std::int64_t end) {
 class Odometer {
  public:
   explicit Odometer(const Walk& walk, int still = 0) : walk_(walk), wheels_(walk.axes - still) {
-    for (int v = 0; v < walk.views; ++v) data[v] = walk.data[v];
+    for (int v = 0; v < Walk::most_views; ++v) data[v] = walk.data[v];
     for (int wheel = 0; wheel < wheels_; ++wheel) turned_[wheel] = 0;
   }
   // On to the next place; false when every wheel has come round.
   bool next() {
     for (int wheel = wheels_ - 1; wheel >= 0; --wheel) {
-      const bool round = ++turned_[wheel] == walk_.sizes[wheel];
-      const std::int64_t forward = round ? 1 - walk_.sizes[wheel] : 1;
-      for (int v = 0; v < walk_.views; ++v) data[v] += forward * walk_.steps[wheel][v];
-      if (!round) return true;
+      const std::int64_t* steps = walk_.steps[wheel];
+      if (++turned_[wheel] < walk_.sizes[wheel]) {
+        for (int v = 0; v < Walk::most_views; ++v) data[v] += steps[v];
+        return true;
+      }
       turned_[wheel] = 0;
+      for (int v = 0; v < Walk::most_views; ++v) data[v] -= (walk_.sizes[wheel] - 1) * steps[v];
     }
     return false;
   }
@@ -1971,9 +1973,9 @@ inline void run_in_order(const Walk& walk, Calls<const Row&> work) {
   while (at.next());
 }
 
-// Visits all rows. Of many short ones, as in [100000, 3], getting there would cost more than the
-// work: the longest axis makes better rows, even though its elements are not neighbours.
-inline void run(const Walk& walk, Calls<const Row&> work) {
+// Of many short rows, as in [100000, 3], getting there would cost more than the work: the longest
+// axis makes better ones, even though its elements are not neighbours.
+inline Walk with_long_rows(const Walk& walk) {
   Walk longer = walk;
   const int last = walk.axes - 1;
   if (last > 0 && walk.sizes[last] <= 4) {
@@ -1985,7 +1987,12 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
       longer.insert_axis(last, walk.sizes[longest], walk.steps[longest]);
     }
   }
-  share_out(longer, walk.numel(), [&](const Walk& share) { run_in_order(share, work); });
+  return longer;
+}
+
+// Visits all rows.
+inline void run(const Walk& walk, Calls<const Row&> work) {
+  share_out(walk, walk.numel(), [&](const Walk& share) { run_in_order(share, work); });
 }
 
 // ---- Loops --------------------------------------------------------------------------------------
@@ -2021,6 +2028,7 @@ constexpr bool wide_vectors = false;
 
 class Loop {
  public:
+  using Function = void (*)(std::int64_t n, std::byte* const* data);
   constexpr Loop() = default;
   template <class Body>
   static constexpr Loop of() {
@@ -2038,7 +2046,15 @@ class Loop {
     (wide_vectors ? run_wide_ : run_)(n, data);
   }
   // The same where the last input is one number, met again and again; null: there is no such loop.
-  void (*with_number)(std::int64_t n, std::byte* const* data) = nullptr;
+  Function with_number = nullptr;
+
+  // What serves rows of these steps as they lie; null: their elements do not lie side by side.
+  Function straight(int views, const std::int64_t* steps, const std::int64_t* bytes) const {
+    for (int v = 0; v + 1 < views; ++v)
+      if (steps[v] != bytes[v]) return nullptr;
+    if (steps[views - 1] == bytes[views - 1]) return wide_vectors ? run_wide_ : run_;
+    return steps[views - 1] == 0 ? with_number : nullptr;
+  }
 
  private:
   template <class Body>
@@ -2053,8 +2069,7 @@ class Loop {
   MINITENSOR_LOOP MINITENSOR_WIDE static void wide(std::int64_t n, std::byte* const* data) {
     Body::run(n, data);
   }
-  void (*run_)(std::int64_t n, std::byte* const* data) = nullptr;
-  void (*run_wide_)(std::int64_t n, std::byte* const* data) = nullptr;
+  Function run_ = nullptr, run_wide_ = nullptr;
 };
 
 template <std::size_t bytes>
@@ -2087,11 +2102,9 @@ inline void copy_spaced(std::int64_t bytes, std::int64_t n, std::byte* y, std::i
 // stays in the nearest cache; that is about as fast as a loop with strides would be, and keeps it
 // to one loop for a formula and a type.
 inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* bytes) {
-  bool dense[Walk::most_views], all_dense = true;
-  for (int v = 0; v < views; ++v) all_dense &= dense[v] = row.steps[v] == bytes[v];
-  if (all_dense || row.n == 1) return loop(row.n, row.data);
-  if (loop.with_number && dense[0] && dense[1] && row.steps[2] == 0)
-    return loop.with_number(row.n, row.data);
+  if (row.n == 1) return loop(1, row.data);
+  if (const auto straight = loop.straight(views, row.steps, bytes))
+    return straight(row.n, row.data);
 
   constexpr std::int64_t most = 512;
   alignas(64) std::byte buffer[Walk::most_views][most * sizeof(double)];
@@ -2100,13 +2113,14 @@ inline void run_loop(const Row& row, Loop loop, int views, const std::int64_t* b
     std::byte* piece[Walk::most_views];
     for (int v = 0; v < views; ++v) {
       std::byte* from = row.data[v] + done * row.steps[v];
-      piece[v] = dense[v] ? from : buffer[v];
+      const bool dense = row.steps[v] == bytes[v];
+      piece[v] = dense ? from : buffer[v];
       const bool known = row.steps[v] == 0 && done > 0;  // the same number again and again
-      if (v > 0 && !dense[v] && !known)
+      if (v > 0 && !dense && !known)
         copy_spaced(bytes[v], n, buffer[v], bytes[v], from, row.steps[v]);
     }
     loop(n, piece);
-    if (!dense[0])
+    if (row.steps[0] != bytes[0])
       copy_spaced(bytes[0], n, row.data[0] + done * row.steps[0], row.steps[0], buffer[0],
                   bytes[0]);
   }
@@ -2160,7 +2174,7 @@ inline void copy_elements(const Walk& walk) {
   const int axis = across(walk, 1);
   if (axis >= 0)
     return share_out(walk, walk.numel(), [&](const Walk& share) { copy_across(share, axis); });
-  run(walk, [&](const Row& row) {
+  run(with_long_rows(walk), [&](const Row& row) {
     copy_spaced(walk.bytes[0], row.n, row.data[0], row.steps[0], row.data[1], row.steps[1]);
   });
 }
@@ -2199,7 +2213,13 @@ inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
   Ref<Storage> memory[Walk::most_views];
   for (int v = 1; v < walk.views; ++v)
     if (across(walk, v) >= 0) memory[v] = laid_out(walk, v);
-  run(walk, [&](const Row& row) { run_loop(row, loop, walk.views, walk.bytes); });
+  const Walk rows = with_long_rows(walk);
+  const int last = rows.axes - 1;
+  if (const auto straight =
+          last < 0 ? nullptr : loop.straight(rows.views, rows.steps[last], rows.bytes))
+    run(rows, [straight](const Row& row) { straight(row.n, row.data); });
+  else
+    run(rows, [&](const Row& row) { run_loop(row, loop, rows.views, rows.bytes); });
 }
 
 // ================================================================================================
@@ -2339,29 +2359,42 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
   return float_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
 }
 
-// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2.
-MINITENSOR_FORMULA float fast_exp(float x) {
-  x = pick(x > 89, 89, x);      // here the result is infinity,
-  x = pick(x < -104, -104, x);  // and here 0
+// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2. Here is e^r, and n + bias: a float32 keeps its
+// exponent in the bits from 23 on, larger by 127 than it is, so 2^n comes of a shift to there. The
+// polynomial, 1 + r + r^2 (...), is the best of its degree: relative error below 4e-9.
+struct Power {
+  float rest;
+  std::uint32_t biased;
+};
+MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
   // Beyond 2^23 a float32 has no digits after the point, so adding this number rounds, and leaves
-  // the whole number n in the lowest bits.
-  constexpr float rounder = 12582912;               // 1.5 * 2^23
-  const float shifted = x * 1.44269504f + rounder;  // log2(e)
+  // the whole number in the lowest bits.
+  const float rounder = static_cast<float>(12582912 + bias);  // 1.5 * 2^23 + bias
+  const float shifted = x * 1.44269504f + rounder;            // log2(e)
   const float n = shifted - rounder;
   const float r =
       x - n * 0.693359375f - n * -2.12194440e-4f;  // ln(2) in two parts: n times the first is exact
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1;
-  // 2^n is a float32 with n in its exponent. In two factors, for n from -150 to 128 do not fit in
-  // one.
-  const std::uint32_t whole = bits_of(shifted) - bits_of(rounder);
-  const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(whole) >> 1);
-  return p * float_of((half + 127) << 23) * float_of((whole - half + 127) << 23);
+  float p = 1.3814539760e-3f;
+  p = p * r + 8.3687454462e-3f;
+  p = p * r + 4.1668388993e-2f;
+  p = p * r + 1.6666521132e-1f;
+  p = p * r + 4.9999994040e-1f;
+  p = p * r + 1;
+  p = p * r + 1;
+  return {p, bits_of(shifted)};
+}
+MINITENSOR_FORMULA float fast_exp(float x) {
+  x = pick(x > 89, 89, x);      // here the result is infinity,
+  x = pick(x < -104, -104, x);  // and here 0
+  // n from -150 to 128 does not fit into one exponent: it is halved.
+  const Power power = power_of_two(x, 2 * 127);
+  const std::uint32_t half = power.biased >> 1;
+  return power.rest * float_of(half << 23) * float_of((power.biased - half) << 23);
+}
+// The same for x <= 0: it fits if 2^n is made too large by 2^24.
+MINITENSOR_FORMULA float fast_exp_below_0(float x) {
+  const Power power = power_of_two(pick(x < -104, -104, x), 127 + 24);
+  return power.rest * float_of(power.biased << 23) * 5.9604644775390625e-8f;
 }
 
 // Of the magnitude m, and then with the sign of x. Far from 0 by exp; near it that would cancel,
@@ -2380,12 +2413,13 @@ MINITENSOR_FORMULA float fast_tanh(float x) {
   return float_of(bits_of(pick(m < 0.625f, near, far)) | (bits_of(x) & sign));
 }
 
-// 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|), and q = e - e q gives it a
-// few more digits.
+// 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|). Where x < 0, e - e q is the
+// same number with a few more digits.
 MINITENSOR_FORMULA float fast_sigmoid(float x) {
-  const float e = fast_exp(pick(x < 0, x, -x));
+  const float e = fast_exp_below_0(float_of(bits_of(x) | 0x80000000));
   const float q = e / (1 + e);
-  return pick(x < 0, e - e * q, 1 - q);
+  const float whole = pick(x < 0, e, 1);
+  return whole - whole * q;
 }
 
 // log(x) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2.
@@ -2412,59 +2446,63 @@ MINITENSOR_FORMULA float fast_log(float x) {
   return pick(x >= 0, r, std::numeric_limits<float>::quiet_NaN());
 }
 
-// erfc(x) = 1 - erf(x), the tail of the normal distribution. It shrinks like e^(-x^2), so a float32
-// is too coarse a place to compute it in: this is done in double, to some 8 digits, which is all
-// that a float32 holds. For m >= 0, erfc(m) = e^(-m^2) t P(t) with t = 1 / (1 + 0.33 m), a number
-// from 0 to 1 (after M. Shepherd, J. Laframboise, 1981). P and the two other polynomials are fits
-// at Chebyshev's points, relative error below 5e-9.
+// erfc(y) = 1 - erf(y), the tail of the normal distribution, for y = scale m >= 0. It shrinks like
+// e^(-y^2), so a float32 is too coarse a place to compute it in: this is done in double, to some 8
+// digits, which is all that a float32 holds. erfc(y) = e^(-y^2) t P(t) with t = 1 / (1 + 0.3 y), a
+// number from 0 to 1 (after M. Shepherd, J. Laframboise, 1981). P and the other polynomials are the
+// best of their degree, relative error below 2e-8.
 MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
   const std::uint64_t mask = std::uint64_t{0} - static_cast<std::uint64_t>(condition);
   return __builtin_bit_cast(double, (__builtin_bit_cast(std::uint64_t, a) & mask) |
                                         (__builtin_bit_cast(std::uint64_t, b) & ~mask));
 }
-// e^x for x from -700 to 0, as in fast_exp.
-MINITENSOR_FORMULA double short_exp(double x) {
+MINITENSOR_FORMULA double fast_erfc(float m, double scale) {
+  // A division of floats takes half the time; a step of Newton's gives it the digits of a double.
+  const double near = 1 / (1 + static_cast<float>(0.3 * scale) * m);
+  const double t = near * (2 - (1 + 0.3 * scale * m) * near);
+  double p = -1.2953307778e-1;
+  p = p * t + 4.8561662298e-1;
+  p = p * t - 5.1239830694e-1;
+  p = p * t + 5.4787130096e-1;
+  p = p * t - 9.4766938868e-2;
+  p = p * t + 2.1498178586e-1;
+  p = p * t + 1.4832290647e-1;
+  p = p * t + 1.7071786418e-1;
+  p = p * t + 1.6918782355e-1;
+  // e^(-m^2), as in power_of_two.
   constexpr double rounder = 6755399441055744;  // 1.5 * 2^52
+  const double x = -scale * scale * m * m;
   const double shifted = x * 1.4426950408889634 + rounder;
   const double r = x - (shifted - rounder) * 0.69314718055994531;
-  double p = 1. / 40320;  // Taylor's series: |r| is at most ln(2)/2
-  p = p * r + 1. / 5040;
-  p = p * r + 1. / 720;
-  p = p * r + 1. / 120;
-  p = p * r + 1. / 24;
-  p = p * r + 1. / 6;
-  p = p * r + 0.5;
-  p = p * r + 1;
-  p = p * r + 1;
-  return __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, p) +
-                                        (__builtin_bit_cast(std::uint64_t, shifted) << 52));
-}
-MINITENSOR_FORMULA double fast_erfc(double x) {
-  const double m = pick(x < 0, -x, x);
-  const double inside = pick(m > 11, 11, m);  // beyond, the result is 0 in a float32
-  const double t = 1 / (1 + 0.33 * inside);
-  double p = 5.6490571920e-2;
-  p = p * t - 3.0726394247e-1;
-  p = p * t + 5.8861530551e-1;
-  p = p * t - 5.0784997029e-1;
-  p = p * t + 4.5709366020e-1;
-  p = p * t - 2.7681515270e-2;
-  p = p * t + 1.9915172196e-1;
-  p = p * t + 1.6832546251e-1;
-  p = p * t + 1.8697132709e-1;
-  p = p * t + 1.8614737740e-1;
-  const double tail = pick(m > 11, 0, short_exp(-inside * inside) * t * p);
-  return pick(x < 0, 2 - tail, tail);
+  double e = 1.3814539759e-3;
+  e = e * r + 8.3687451417e-3;
+  e = e * r + 4.1668390792e-2;
+  e = e * r + 1.6666520399e-1;
+  e = e * r + 4.9999993432e-1;
+  e = e * r + 1;
+  e = e * r + 1;
+  e = __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, e) +
+                                     (__builtin_bit_cast(std::uint64_t, shifted) << 52));
+  return pick(m > 15, 0, e * (t * p));  // there it is 0 in a float32
 }
 // Near 0, where 1 - erfc would cancel, a polynomial in x^2 serves.
-MINITENSOR_FORMULA float fast_erf(float a) {
-  const double x = a, z = x * x;
+MINITENSOR_FORMULA float fast_erf(float x) {
+  const float m = float_of(bits_of(x) & 0x7fffffff);
+  const double z = static_cast<double>(m) * m;
   double p = 4.7195053545e-3;
   p = p * z - 2.6757944333e-2;
   p = p * z + 1.1282834739e-1;
   p = p * z - 3.7612609173e-1;
   p = p * z + 1.1283791656;
-  return static_cast<float>(pick(z < 0.25, x * p, 1 - fast_erfc(x)));
+  const auto y = static_cast<float>(pick(z < 0.25, m * p, 1 - fast_erfc(m, 1)));
+  return pick(x < 0, -y, y);
+}
+// gelu(x), x times the share of the normal distribution below x. From x for x > 0, and from 0
+// else, it differs by |x| times the share beyond |x|.
+MINITENSOR_FORMULA float fast_gelu(float x) {
+  const float m = float_of(bits_of(pick(x > 15, 15, x)) & 0x7fffffff);  // not inf: inf * 0 is NaN
+  const double beyond = 0.5 * fast_erfc(m, 0.70710678118654752);
+  return pick(x > 0, x, 0) - static_cast<float>(m * beyond);
 }
 
 struct Exp {
@@ -2547,17 +2585,14 @@ struct Erf {
       return std::erf(a);
   }
 };
-// a times the share of the normal distribution below a. (Far below 0 that share is tiny, and 1 +
-// erf would cancel.)
 struct Gelu {
   static constexpr bool computes_much = true;
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
-    const double x = static_cast<double>(a), y = x * -0.70710678118654752;
     if constexpr (std::is_same_v<T, float>)
-      return static_cast<float>(0.5 * x * fast_erfc(y));
+      return fast_gelu(a);
     else
-      return 0.5 * x * std::erfc(y);
+      return 0.5 * a * std::erfc(a * -0.70710678118654752);
   }
 };
 struct Log2 {
@@ -3366,7 +3401,7 @@ void reduce_arg(const View& values, const View& indices, const View& a, int axis
     starts.shape[axis] = 1;
   }
   const View lines = as_view(&line, int64, starts.shape);
-  const Walk walk({&indices, &values, &starts, &lines});
+  const Walk walk = with_long_rows(Walk({&indices, &values, &starts, &lines}));
   with_type(a.dtype,
             [&](auto t) { run(walk, [](const Row& row) { find_first<decltype(t)>(row); }); });
 }
@@ -3528,7 +3563,7 @@ inline void gather(const View& y, const View& a, const View& index, int axis) {
   if (const Machine* other = machine(y.device)) return other->gather(y, a, index, axis);
   const std::int64_t step = a.shape.empty() ? 0 : a.strides[axis];
   const View zero = at_index_zero(a, axis, y.shape);
-  const Walk walk({&y, &zero, &index});
+  const Walk walk = with_long_rows(Walk({&y, &zero, &index}));
   with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
     run(walk, [step](const Row& row) {
