@@ -2009,11 +2009,9 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 // as long.
 #if defined(__clang__)
 #define MINITENSOR_LOOP
-#define MINITENSOR_ONE_BY_ONE
 #define MINITENSOR_ANY_ORDER
 #else
 #define MINITENSOR_LOOP __attribute__((optimize("O3")))
-#define MINITENSOR_ONE_BY_ONE __attribute__((optimize("no-tree-vectorize")))
 #define MINITENSOR_ANY_ORDER _Pragma("GCC ivdep")
 #endif
 #define MINITENSOR_INLINE [[gnu::always_inline]] static inline
@@ -2135,19 +2133,46 @@ inline int across(const Walk& walk, int v) {
   if (walk.numel() == 0) return -1;
   const int last = walk.axes - 1;
   for (int axis = 0; axis < last; ++axis)
-    if (walk.bytes[v] >= 4 && walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 64 &&
-        walk.sizes[axis] >= 16 && walk.sizes[last] >= 16)
+    if (walk.bytes[v] >= 4 && walk.steps[axis][v] == walk.bytes[v] && walk.steps[last][v] >= 32 &&
+        walk.sizes[axis] >= 8 && walk.sizes[last] >= 8)
       return axis;
   return -1;
 }
 
-template <std::size_t bytes>
-MINITENSOR_ONE_BY_ONE void copy_strip(std::int64_t rows, std::int64_t n, std::byte* y,
-                                      const std::byte* a, const std::int64_t* down,
-                                      const std::int64_t* along) {
+// Four rows of four numbers become four columns: row 0 is shuffled into row 2 and row 1 into row 3,
+// as a hand of cards into another, and the same once more.
+template <class T>
+MINITENSOR_INLINE void turn_square(std::byte* y, std::int64_t y_step, const std::byte* a,
+                                   std::int64_t a_step) {
+  using Four [[gnu::vector_size(4 * sizeof(T))]] = T;
+  Four row[4];
+  for (int i = 0; i < 4; ++i) std::memcpy(&row[i], a + i * a_step, sizeof(Four));
+  for (int round = 0; round < 2; ++round) {
+    const Four shuffled[] = {__builtin_shufflevector(row[0], row[2], 0, 4, 1, 5),
+                             __builtin_shufflevector(row[0], row[2], 2, 6, 3, 7),
+                             __builtin_shufflevector(row[1], row[3], 0, 4, 1, 5),
+                             __builtin_shufflevector(row[1], row[3], 2, 6, 3, 7)};
+    for (int i = 0; i < 4; ++i) row[i] = shuffled[i];
+  }
+  for (int i = 0; i < 4; ++i) std::memcpy(y + i * y_step, &row[i], sizeof(Four));
+}
+
+// Of elements as large as a T: squares, and one by one those at the edges.
+template <class T>
+MINITENSOR_LOOP void copy_strip(std::int64_t rows, std::int64_t n, std::byte* y, const std::byte* a,
+                                const std::int64_t* down, const std::int64_t* along) {
   const std::int64_t y_step = along[0], a_step = along[1];
-  for (; rows > 0; --rows, y += down[0], a += down[1])
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(y + i * y_step, a + i * a_step, bytes);
+  const bool side_by_side = y_step == sizeof(T) && down[1] == sizeof(T);
+  for (std::int64_t high; rows > 0; rows -= high, y += high * down[0], a += high * down[1]) {
+    high = side_by_side && rows >= 4 ? 4 : 1;
+    std::int64_t turned = 0;
+    if (high == 4)
+      for (; turned + 4 <= n; turned += 4)
+        turn_square<T>(y + turned * y_step, down[0], a + turned * a_step, a_step);
+    for (std::int64_t row = 0; row < high; ++row)
+      for (std::int64_t i = turned; i < n; ++i)
+        std::memcpy(y + row * down[0] + i * y_step, a + row * down[1] + i * a_step, sizeof(T));
+  }
 }
 
 // Copies view 1 to view 0, which runs across it: down in strips, so narrow that their lines stay.
@@ -2162,7 +2187,7 @@ inline void copy_across(const Walk& walk, int axis) {
   do {
     for (std::int64_t done = 0; done < walk.sizes[last]; done += width) {
       const std::int64_t n = std::min(width, walk.sizes[last] - done);
-      const auto strip = walk.bytes[0] == 8 ? copy_strip<8> : copy_strip<4>;
+      const auto strip = walk.bytes[0] == 8 ? copy_strip<double> : copy_strip<float>;
       strip(walk.sizes[axis], n, at.data[0] + done * along[0], at.data[1] + done * along[1], down,
             along);
     }
@@ -3041,15 +3066,19 @@ inline bool make_room_for(std::size_t bytes) {
 
 // ---- Element by element -------------------------------------------------------------------------
 
+// As what a loop reads an element: g++ makes no vectors of a loop that reads bools.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
+
 template <class F, class T>
 struct MapBody {
   static constexpr bool vectors = Real<T>;
   static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T()))>(data[0]);
-    const T* a = as<T>(data[1]);
+    const auto* a = as<Stored<T>>(data[1]);
     MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(a[i]);
+    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]));
   }
 };
 template <class F, class T>
@@ -3058,10 +3087,10 @@ struct ZipBody {
   static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
-    const T* a = as<T>(data[1]);
-    const T* b = as<T>(data[2]);
+    const auto* a = as<Stored<T>>(data[1]);
+    const auto* b = as<Stored<T>>(data[2]);
     MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(a[i], b[i]);
+    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]), static_cast<T>(b[i]));
   }
   MINITENSOR_LOOP static void with_number(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
@@ -3128,7 +3157,7 @@ struct ChooseBody {
   static constexpr bool vectors = true, twice = false;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     T* y = as<T>(data[0]);
-    const auto* condition = as<unsigned char>(data[1]);  // g++ makes no vectors of a choice by bool
+    const auto* condition = as<Stored<bool>>(data[1]);
     const T* a = as<T>(data[2]);
     const T* b = as<T>(data[3]);
     MINITENSOR_ANY_ORDER
