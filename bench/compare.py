@@ -1,11 +1,11 @@
 """The speed table: minitensor against PyTorch and NumPy, measured in turn on this machine.
 
-    ./run bench [--rounds N] [--threads N]
+    ./run bench [--rounds N] [--threads N] [--python PROGRAM]
 
 Every round runs each program once and takes the best of nine samples of a case; a figure is the median
 over the rounds, and a ratio is the median of the ratios within a round, so that a machine that slows
 down for a while does not count against one side. "release" is the release preset, "student" the line
-a student types.
+a student types. PROGRAM is a Python that has another PyTorch or NumPy, as in an environment of its own.
 """
 
 import argparse
@@ -61,9 +61,9 @@ def compile_cost(folder):
     print(f"compile: {min(times):.1f} s of processor time for a small program, g++ -O2")
 
 
-def python_with(module):
-    """A Python that has this module, or None. Debian's packages live in /usr/bin/python3."""
-    for python in (sys.executable, "/usr/bin/python3"):
+def python_with(module, pythons):
+    """The first Python that has this module, or None."""
+    for python in pythons:
         found = subprocess.run(
             [python, "-c", f"import {module}; print({module}.__version__)"], capture_output=True, text=True
         )
@@ -87,13 +87,16 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--python")
     words = arguments.parse_args()
     rounds, threads = words.rounds, words.threads
+    # Debian keeps its packages in /usr/bin/python3.
+    pythons = [words.python] if words.python else [sys.executable, "/usr/bin/python3"]
     with tempfile.TemporaryDirectory() as folder:
         programs = build(pathlib.Path(folder), threads)
         compile_cost(pathlib.Path(folder))
         for module in ("torch", "numpy"):
-            command = python_with(module)
+            command = python_with(module, pythons)
             if command:
                 programs[module] = command
         results = [{name: run(command, threads) for name, command in programs.items()} for _ in range(rounds)]
