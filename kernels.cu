@@ -251,20 +251,19 @@ void for_each(std::initializer_list<const View*> views, const Body& body = {}) {
 }
 
 // A formula's number and a dtype lead to the function that launches its kernel; to null where the
-// formula has no meaning.
-using Verb1 = void (*)(const View& y, const View& a);
-using Verb2 = void (*)(const View& y, const View& a, const View& b);
+// formula has no meaning. (The same goes for the rules of optimisers.)
+template <class... Arguments>
+using Verb = void (*)(Arguments...);
 
-template <template <class, class> class Kernel, class... F>
+template <template <class, class> class Kernel, class V, class... F>
 constexpr auto table_of(formula::List<F...>) {
-  return std::array{PerDType<decltype(Kernel<formula::Add, float>::verb())>{
-      Kernel<F, float>::verb(), Kernel<F, double>::verb(), Kernel<F, std::int64_t>::verb(),
-      Kernel<F, bool>::verb()}...};
+  return std::array{PerDType<V>{Kernel<F, float>::verb(), Kernel<F, double>::verb(),
+                                Kernel<F, std::int64_t>::verb(), Kernel<F, bool>::verb()}...};
 }
-template <template <class, class> class Kernel, class... Views>
-void by_table(int formula, DType dtype, const Views&... views) {
-  static constexpr auto table = table_of<Kernel>(formula::Every());
-  pick_for(dtype, table[static_cast<std::size_t>(formula)])(views...);
+template <template <class, class> class Kernel, class All = formula::Every, class... Arguments>
+void by_table(int number, DType dtype, const Arguments&... arguments) {
+  static constexpr auto table = table_of<Kernel, Verb<const Arguments&...>>(All());
+  pick_for(dtype, table[static_cast<std::size_t>(number)])(arguments...);
 }
 
 template <class F, class T>
@@ -276,7 +275,7 @@ template <class F, class T>
 struct Map {
   static constexpr int views = 2;
   static void run(const View& y, const View& a) { for_each<Map>({&y, &a}); }
-  static constexpr Verb1 verb() {
+  static constexpr Verb<const View&, const View&> verb() {
     if constexpr (requires { F::of(T()); }) return run;
     return nullptr;
   }
@@ -288,7 +287,7 @@ template <class F, class T>
 struct Zip {
   static constexpr int views = 3;
   static void run(const View& y, const View& a, const View& b) { for_each<Zip>({&y, &a, &b}); }
-  static constexpr Verb2 verb() {
+  static constexpr Verb<const View&, const View&, const View&> verb() {
     if constexpr (!Folds<F, T> && requires { F::of(T(), T()); }) return run;
     return nullptr;
   }
@@ -523,7 +522,7 @@ void reduce_with(const View& y, const View& a) {
 
 template <class F, class T>
 struct Reduce {
-  static constexpr Verb1 verb() {
+  static constexpr Verb<const View&, const View&> verb() {
     if constexpr (Folds<F, T>)
       if constexpr (requires(typename F::template Wide<T> w) { F::of(w, w); })
         return reduce_with<F, T>;
@@ -898,6 +897,29 @@ inline void random(const View& y, int distribution, double first, double second,
   });
 }
 
+// ---- Optimisers ---------------------------------------------------------------------------------
+
+// A thread takes a number of the parameter through the rule, and all that is remembered beside it:
+// one kernel a parameter, where operations on whole tensors would be a dozen.
+template <class Rule, class T>
+struct Updates {
+  static constexpr int views = 1;
+  using Keeps = const View* const&;
+  using Numbers = const double* const&;
+  static void run(const View& w, const View& g, Keeps s, Numbers k) {
+    for_each<Updates>({&w}, {optim::Update<Rule, T>(w, g, s, k)});
+  }
+  static constexpr Verb<const View&, const View&, Keeps, Numbers> verb() {
+    if constexpr (Real<T>) return run;
+    return nullptr;
+  }
+  __device__ void operator()(std::byte* const*, std::int64_t i) const { optim::update_one(all, i); }
+  optim::Update<Rule, T> all;
+};
+inline void update(int rule, const View& w, const View& g, const View* s, const double* k) {
+  by_table<Updates, optim::Rules>(rule, w.dtype, w, g, s, k);
+}
+
 // ---- The table ----------------------------------------------------------------------------------
 
 constexpr Machine table = {.name = "cuda",
@@ -916,6 +938,7 @@ constexpr Machine table = {.name = "cuda",
                            .scatter_add = scatter_add,
                            .first_out_of_range = first_out_of_range,
                            .random = random,
+                           .update = update,
                            .device_count = device_count,
                            .device_name = device_name};
 

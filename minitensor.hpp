@@ -2904,9 +2904,9 @@ template <class F, int n>
 constexpr int place_in(Place<n, F>) {
   return n;
 }
-template <class F>
+template <class F, class All = Every>
 inline constexpr int number_of =
-    place_in<F>(Places<std::make_integer_sequence<int, Every::size>, Every>());
+    place_in<F>(Places<std::make_integer_sequence<int, All::size>, All>());
 
 }  // namespace formula
 
@@ -2948,6 +2948,8 @@ struct Machine {
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
   void (*random)(const View& y, int distribution, double first, double second, std::uint64_t seed,
                  std::uint64_t call);
+  // An optimiser's step along the gradient g, with its plain numbers k and what it remembers, s.
+  void (*update)(int rule, const View& w, const View& g, const View* s, const double* k);
   int (*device_count)();
   std::string (*device_name)(Device device);
 };
@@ -11645,8 +11647,8 @@ namespace optim {
 
 // Changes parameters, against their gradients. A rule, below, says what happens to one number w
 // with the gradient g, and to the numbers s that are remembered beside it; k are the plain numbers
-// of the step. It is written once: on the processor it runs in one pass over the memory of a
-// parameter, and elsewhere the same text works on whole tensors.
+// of the step. It is written once, and runs in one pass over the memory of a parameter, whatever
+// the machine.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -11679,8 +11681,8 @@ class Optimizer {
   }
   virtual void update(Parameter& p) = 0;
   // Applies a rule; `first` is what s begins with.
-  template <class Rule, std::size_t n>
-  void apply(Parameter& p, std::array<double, n> k, double first = 0) const;
+  template <class Rule>
+  void apply(Parameter& p, const std::array<double, Rule::numbers>& k, double first = 0) const;
 
  private:
   const char* const name_;
@@ -11718,55 +11720,6 @@ inline void Optimizer::step(Loc loc) {
   }
 }
 
-// A rule in a loop: data is w, g, k, and then s.
-template <class Rule, class T, std::size_t n>
-MINITENSOR_LOOP void in_one_pass(std::int64_t count, std::byte* const* data) {
-  T* w = as<T>(data[0]);
-  const T* g = as<T>(data[1]);
-  std::array<T, n> k;
-  for (std::size_t j = 0; j < n; ++j) k[j] = static_cast<T>(as<double>(data[2])[j]);
-  std::array<T*, Rule::states> kept;
-  for (std::size_t j = 0; j != Rule::states; ++j) kept[j] = as<T>(data[3 + j]);
-  MINITENSOR_ANY_ORDER
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::array<T, Rule::states> s;
-    for (std::size_t j = 0; j != Rule::states; ++j) s[j] = kept[j][i];
-    Rule::step(w[i], g[i], s, k);
-    for (std::size_t j = 0; j != Rule::states; ++j) kept[j][i] = s[j];
-  }
-}
-
-template <class Rule, std::size_t n>
-void Optimizer::apply(Parameter& p, std::array<double, n> k, double first) const {
-  constexpr std::size_t states = Rule::states;
-  const Tensor& w = p.w;
-  const std::int64_t before = w.version();
-  const Loc line = line_of(Loc::unknown());
-  {
-    const Quiet quiet;
-    const Tensor g = w.grad().contiguous();
-    for (std::size_t j = 0; j != states; ++j)  // also where the network has moved since
-      p.s[j] = p.s[j].defined() ? p.s[j].to(w.dtype()).to(w.device()) : full_like(w, first);
-    if (w.device() == cpu && w.is_contiguous()) {
-      std::byte* data[3 + states] = {w.elements().data, g.elements().data,
-                                     reinterpret_cast<std::byte*>(k.data())};
-      for (std::size_t j = 0; j != states; ++j) data[3 + j] = p.s[j].elements().data;
-      const auto run =
-          w.dtype() == float32 ? in_one_pass<Rule, float, n> : in_one_pass<Rule, double, n>;
-      run(w.numel(), data);
-    } else {
-      Tensor next = w;
-      std::array<Tensor, states> s;
-      std::copy_n(p.s.begin(), states, s.begin());
-      Rule::step(next, g, s, k);
-      std::copy_n(s.begin(), states, p.s.begin());
-      copy(w.elements(), next.elements());
-    }
-    note_write(w, name_, line);
-  }
-  if (current.observer) tell_wrote(w, before, name_, nullptr, line);
-}
-
 struct SGDOptions {
   ByName by_name = ByName();
   double lr = 1e-3;
@@ -11789,14 +11742,13 @@ class SGD : public Optimizer {
   }
   double* momentum() override { return &o_.momentum; }
 
- private:
   template <std::size_t n>  // 1 with momentum
   struct Rule {
-    static constexpr std::size_t states = n;
-    template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 5>& k) {
+    static constexpr std::size_t states = n, numbers = 5;
+    template <class T>
+    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, n>& s, const std::array<T, numbers>& k) {
       const auto& [lr, decay, momentum, share, nesterov] = k;
-      V slope = g + w * decay;
+      T slope = g + w * decay;
       if constexpr (n == 1) {
         s[0] = s[0] * momentum + slope * share;
         slope = nesterov != 0 ? slope + s[0] * momentum : s[0];
@@ -11804,6 +11756,8 @@ class SGD : public Optimizer {
       w = w - slope * lr;
     }
   };
+
+ private:
   void update(Parameter& p) override {
     const double share = p.s[0].defined() ? 1 - o_.dampening : 1;  // at first v is g itself
     const std::array k = {lr(), o_.weight_decay, o_.momentum, share, o_.nesterov ? 1. : 0.};
@@ -11830,6 +11784,21 @@ class Adam : public Optimizer {
       : Adam("Adam", parameters, options, false, loc) {}
   double* momentum() override { return &o_.betas[0]; }
 
+  template <std::size_t n>  // 3 with amsgrad
+  struct Rule {
+    static constexpr std::size_t states = n, numbers = 9;
+    template <class T>
+    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, n>& s, const std::array<T, numbers>& k) {
+      const auto& [lr, shrink, decay, beta1, rest1, beta2, rest2, make_up, eps] = k;
+      w = w * shrink;
+      const T slope = g + w * decay;
+      s[0] = s[0] * beta1 + slope * rest1;
+      s[1] = s[1] * beta2 + slope * slope * rest2;
+      if constexpr (n == 3) s[2] = std::max(s[1], s[2]);  // the first, if it is NaN
+      w = w - s[0] * lr / (std::sqrt(s[n - 1]) * make_up + eps);
+    }
+  };
+
  protected:
   Adam(const char* name, const std::vector<Tensor>& parameters, const AdamOptions& options,
        bool decoupled, Loc loc)
@@ -11844,21 +11813,6 @@ class Adam : public Optimizer {
   }
 
  private:
-  template <std::size_t n>  // 3 with amsgrad
-  struct Rule {
-    static constexpr std::size_t states = n;
-    template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 9>& k) {
-      using std::max, std::sqrt;
-      const auto& [lr, shrink, decay, beta1, rest1, beta2, rest2, make_up, eps] = k;
-      w = w * shrink;
-      const V slope = g + w * decay;
-      s[0] = s[0] * beta1 + slope * rest1;
-      s[1] = s[1] * beta2 + slope * slope * rest2;
-      if constexpr (n == 3) s[2] = max(s[2], s[1]);
-      w = w - s[0] * lr / (sqrt(s[n - 1]) * make_up + eps);
-    }
-  };
   void update(Parameter& p) override {
     const auto [beta1, beta2] = o_.betas;
     const auto t = static_cast<double>(p.steps);
@@ -11904,25 +11858,25 @@ class RMSprop : public Optimizer {
   }
   double* momentum() override { return &o_.momentum; }
 
- private:
   template <std::size_t n>  // 3 with momentum, centered, or both
   struct Rule {
-    static constexpr std::size_t states = n;
-    template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, n>& s, const std::array<N, 7>& k) {
-      using std::sqrt;
+    static constexpr std::size_t states = n, numbers = 7;
+    template <class T>
+    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, n>& s, const std::array<T, numbers>& k) {
       const auto& [lr, decay, alpha, rest, eps, momentum, centered] = k;
-      const V slope = g + w * decay;
+      const T slope = g + w * decay;
       s[0] = s[0] * alpha + slope * slope * rest;
       if constexpr (n == 1) {
-        w = w - slope * lr / (sqrt(s[0]) + eps);
+        w = w - slope * lr / (std::sqrt(s[0]) + eps);
       } else {
         s[1] = s[1] * alpha + slope * rest;
-        s[2] = s[2] * momentum + slope / (sqrt(s[0] - s[1] * s[1] * centered) + eps);
+        s[2] = s[2] * momentum + slope / (std::sqrt(s[0] - s[1] * s[1] * centered) + eps);
         w = w - s[2] * lr;
       }
     }
   };
+
+ private:
   void update(Parameter& p) override {
     const std::array k = {lr(),        o_.weight_decay,      o_.alpha, 1 - o_.alpha, o_.eps,
                           o_.momentum, o_.centered ? 1. : 0.};
@@ -11953,24 +11907,83 @@ class Adagrad : public Optimizer {
                        loc);
   }
 
- private:
   struct Rule {
-    static constexpr std::size_t states = 1;
-    template <class V, class N>
-    MINITENSOR_INLINE void step(V& w, const V& g, std::array<V, 1>& s, const std::array<N, 3>& k) {
-      using std::sqrt;
+    static constexpr std::size_t states = 1, numbers = 3;
+    template <class T>
+    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, 1>& s, const std::array<T, numbers>& k) {
       const auto& [lr, decay, eps] = k;
-      const V slope = g + w * decay;
+      const T slope = g + w * decay;
       s[0] = s[0] + slope * slope;
-      w = w - slope * lr / (sqrt(s[0]) + eps);
+      w = w - slope * lr / (std::sqrt(s[0]) + eps);
     }
   };
+
+ private:
   void update(Parameter& p) override {
     const double rate = lr() / (1 + static_cast<double>(p.steps - 1) * o_.lr_decay);
     apply<Rule>(p, std::array{rate, o_.weight_decay, o_.eps}, o_.initial_accumulator_value);
   }
   const AdagradOptions o_;
 };
+
+// ---- A rule at work -----------------------------------------------------------------------------
+
+// A rule's number is its place in this list; another machine keeps its table in this order.
+using Rules = formula::List<SGD::Rule<0>, SGD::Rule<1>, Adam::Rule<2>, Adam::Rule<3>,
+                            RMSprop::Rule<1>, RMSprop::Rule<3>, Adagrad::Rule>;
+
+// What a rule works on; all of it lies dense.
+template <class Rule, class T>
+struct Update {
+  Update(const View& w_, const View& g_, const View* s_, const double* k_)
+      : w(as<T>(w_.data)), g(as<T>(g_.data)) {
+    for (std::size_t j = 0; j != Rule::states; ++j) s[j] = as<T>(s_[j].data);
+    for (std::size_t j = 0; j != Rule::numbers; ++j) k[j] = static_cast<T>(k_[j]);
+  }
+  T* w;
+  const T* g;
+  std::array<T*, Rule::states> s;
+  std::array<T, Rule::numbers> k;
+};
+template <class Rule, class T>
+MINITENSOR_FORMULA void update_one(const Update<Rule, T>& all, std::int64_t i) {
+  std::array<T, Rule::states> s;
+  for (std::size_t j = 0; j != Rule::states; ++j) s[j] = all.s[j][i];
+  Rule::step(all.w[i], all.g[i], s, all.k);
+  for (std::size_t j = 0; j != Rule::states; ++j) all.s[j][i] = s[j];
+}
+template <class Rule, class T>
+MINITENSOR_LOOP void update_all(const Update<Rule, T> all, std::int64_t n) {
+  MINITENSOR_ANY_ORDER
+  for (std::int64_t i = 0; i < n; ++i) update_one(all, i);
+}
+
+template <class Rule>
+void Optimizer::apply(Parameter& p, const std::array<double, Rule::numbers>& k,
+                      double first) const {
+  const Tensor& w = p.w;
+  const std::int64_t before = w.version();
+  const Loc line = line_of(Loc::unknown());
+  {
+    const Quiet quiet;
+    const Tensor dense = w.contiguous(), g = w.grad().contiguous();
+    std::array<View, Rule::states> s;
+    for (std::size_t j = 0; j != Rule::states; ++j) {  // also where the network has moved since
+      p.s[j] = p.s[j].defined() ? p.s[j].to(w.dtype()).to(w.device()) : full_like(w, first);
+      s[j] = p.s[j].elements();
+    }
+    const View to = dense.elements(), along = g.elements();
+    if (const Machine* other = machine(w.device()))
+      other->update(formula::number_of<Rule, Rules>, to, along, s.data(), k.data());
+    else
+      visit_floating(w.dtype(), [&]<class T>(T) {
+        update_all(Update<Rule, T>(to, along, s.data(), k.data()), w.numel());
+      });
+    if (!w.is_contiguous()) copy(w.elements(), to);
+    note_write(w, name_, line);
+  }
+  if (current.observer) tell_wrote(w, before, name_, nullptr, line);
+}
 
 // ---- Schedules of the learning rate -------------------------------------------------------------
 

@@ -6,6 +6,9 @@
 #if !defined(ON_A_GPU)
 #include "tests/cuda_on_cpu/card.hpp"
 #endif
+#include <functional>
+#include <memory>
+
 #include "tests/gradient_rows.hpp"
 #include "tests/tensors.hpp"
 
@@ -556,6 +559,55 @@ TEST_CASE("a training on the card goes as on the processor") {
     return cat({w.detach().flatten(), b.detach()}).cpu();
   };
   CHECK(difference(trained(cuda), trained(cpu), 1e-5) == "");
+}
+
+using Make = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<Tensor>&)>;
+template <class Kind, class Options>
+Make made(Options options) {
+  return [=](const std::vector<Tensor>& p) { return std::make_unique<Kind>(p, options); };
+}
+// Every choice of options that leads to a rule of its own, or to another part of one.
+std::vector<Make> all_optimizers() {
+  using optim::SGD, optim::Adam, optim::AdamW, optim::RMSprop, optim::Adagrad;
+  using ForSGD = optim::SGDOptions;
+  using ForAdam = optim::AdamOptions;
+  using ForRMSprop = optim::RMSpropOptions;
+  using ForAdagrad = optim::AdagradOptions;
+  return {made<SGD>(ForSGD{.lr = 0.1}),
+          made<SGD>(ForSGD{.lr = 0.1, .weight_decay = 0.1}),
+          made<SGD>(ForSGD{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1}),
+          made<SGD>(ForSGD{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
+          made<Adam>(ForAdam{.lr = 0.1}),
+          made<Adam>(ForAdam{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
+          made<AdamW>(ForAdam{.lr = 0.1}),
+          made<AdamW>(ForAdam{.lr = 0.1, .betas = {0.5, 0.6}, .amsgrad = true}),
+          made<RMSprop>(ForRMSprop{}),
+          made<RMSprop>(ForRMSprop{.weight_decay = 0.1, .momentum = 0.5}),
+          made<RMSprop>(ForRMSprop{.centered = true}),
+          made<RMSprop>(ForRMSprop{.momentum = 0.5, .centered = true}),
+          made<Adagrad>(ForAdagrad{.lr_decay = 0.1, .initial_accumulator_value = 0.5})};
+}
+
+TEST_CASE("every optimiser takes the processor's steps on the card, whatever its options") {
+  in_every_order([] {
+    for (const auto& make : all_optimizers())
+      for (const DType dtype : {float32, float64})
+        for (const Lie lie : {Lie::dense, Lie::transposed}) {
+          const Pair w = pair_of(dtype, {30, 11}, lie, 1);
+          for (const Tensor& x : {w.here, w.there}) {
+            const Tensor leaf = x.detach().requires_grad_();  // the same memory
+            const auto optimizer = make({leaf});
+            for (int step = 0; step < 4; ++step) {
+              leaf.set_grad(pattern(dtype, {30, 11}, step + 2).to(x.device()));
+              optimizer->step();
+            }
+            CHECK(leaf.version() == 4);
+          }
+          CAPTURE(name_of(dtype), static_cast<int>(lie));
+          CHECK(difference_of(w, close, 1e-7) == "");
+          CHECK(difference(w.all_of_here, pattern(dtype, w.all_of_here.shape(), 1)) != "");
+        }
+  });
 }
 
 TEST_CASE("a network that is moved to the card learns there as on the processor") {

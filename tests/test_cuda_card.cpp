@@ -81,6 +81,27 @@ TEST_CASE("an operation on nothing launches nothing") {
   CHECK(card::launches() == before);
 }
 
+TEST_CASE("a step of an optimiser on the card is one kernel for each parameter") {
+  const Tensor a = ones({3, 4}, {.device = cuda, .requires_grad = true});
+  const Tensor b = ones({5}, {.dtype = float64, .device = cuda, .requires_grad = true});
+  a.set_grad(ones_like(a));
+  b.set_grad(ones_like(b));
+  const auto launches_of = [&](optim::Optimizer& optimizer) {
+    optimizer.step();  // the first one makes what is remembered
+    const std::int64_t before = card::launches();
+    optimizer.step();
+    return card::launches() - before;
+  };
+  optim::SGD plain({a, b}), momentum({a, b}, {.momentum = 0.9, .nesterov = true});
+  optim::Adam adam({a, b}), amsgrad({a, b}, {.weight_decay = 0.1, .amsgrad = true});
+  optim::AdamW adamw({a, b});
+  optim::RMSprop rmsprop({a, b}, {.momentum = 0.5, .centered = true});
+  optim::Adagrad adagrad({a, b});
+  for (optim::Optimizer* optimizer : std::initializer_list<optim::Optimizer*>{
+           &plain, &momentum, &adam, &amsgrad, &adamw, &rmsprop, &adagrad})
+    CHECK(launches_of(*optimizer) == 2);
+}
+
 TEST_CASE("lesson 18 takes its step on the card as well, and times the three ways to a product") {
   std::ostringstream out;
   std::streambuf* before = std::cout.rdbuf(out.rdbuf());

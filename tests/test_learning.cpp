@@ -622,8 +622,8 @@ TEST_CASE("init draws with the spread that fans and gain ask for") {
 
 // ---- Optimisers ---------------------------------------------------------------------------------
 
-TEST_CASE("an optimiser takes the same steps through memory and through whole tensors") {
-  // A transposed weight is not contiguous, so its rule runs on tensors.
+TEST_CASE("an optimiser takes the same steps however a weight lies in memory") {
+  // A transposed weight is not contiguous, so its rule runs on a copy that is.
   const auto train = [](const auto& make, DType dtype, bool transposed) {
     Tensor w = arange(6).to(dtype).sin().reshape({2, 3});
     if (transposed) w = w.t().contiguous().t();
@@ -639,8 +639,8 @@ TEST_CASE("an optimiser takes the same steps through memory and through whole te
     return w.detach();
   };
   const auto check = [&](const auto& make) {
-    CHECK(difference(train(make, float64, true), train(make, float64, false), 1e-13) == "");
-    CHECK(difference(train(make, float32, true), train(make, float32, false), 1e-5, 1e-6) == "");
+    CHECK(difference(train(make, float64, true), train(make, float64, false)) == "");
+    CHECK(difference(train(make, float32, true), train(make, float32, false)) == "");
     CHECK(difference(train(make, float32, false).to(float64), train(make, float64, false), 1e-5,
                      1e-6) == "");
   };
