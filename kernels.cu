@@ -855,46 +855,26 @@ inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_
 //
 // Chapter 12's numbers: block i of a call is a function of i, so a thread computes it alone.
 
-template <class T, class Distribution>
-__global__ void draw(T* y, std::int64_t n, const RandomCall call, const Distribution distribution) {
-  constexpr std::int64_t numbers = std::tuple_size_v<decltype(distribution(RandomBlock{}))>;
+template <class T, class Draw>
+__global__ void draw_blocks(T* y, std::int64_t n, const RandomCall call, const Draw draw) {
+  constexpr std::int64_t numbers = std::tuple_size_v<decltype(draw(RandomBlock{}))>;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t block = first; block * numbers < n; block += threads) {
     std::int64_t i = block * numbers;
-    for (const auto number : distribution(call.block(static_cast<std::uint64_t>(block))))
-      if (i < n) y[i++] = static_cast<T>(number);
+    for (const T number : draw(call.block(static_cast<std::uint64_t>(block))))
+      if (i < n) y[i++] = number;
   }
 }
-template <class T, class Distribution>
-void fill_random_with(const View& y, const RandomCall& call, const Distribution& distribution) {
+// y is contiguous, and of the type that is drawn.
+inline void random(Distribution kind, const View& y, Scalar first, Scalar second,
+                   const RandomCall& call) {
   use(y.device);
-  const std::int64_t n = y.shape.numel();  // a thread makes at least two of them
-  if (n > 0)
-    launch(draw<T, Distribution>, blocks_for(n, 512), 256, as<T>(y.data), n, call, distribution);
-}
-
-// The distributions have the numbers of their order in chapter 12: 0 uniform in [first, second), 1
-// normal with mean and standard deviation, 2 whole numbers from first to below second (both exact
-// in a double), 3 true with probability first. y is contiguous.
-inline void random(const View& y, int distribution, double first, double second, std::uint64_t seed,
-                   std::uint64_t call) {
-  const RandomCall numbers{seed, call};
-  if (distribution < 2)
-    return visit_floating(y.dtype, [&]<class T>(T) {
-      const T a = static_cast<T>(first), b = static_cast<T>(second);
-      if (distribution == 0)
-        fill_random_with<T>(y, numbers, distribution::Uniform<T>{a, b});
-      else
-        fill_random_with<T>(y, numbers, distribution::Normal<T>{a, b});
-    });
-  with_type(y.dtype, [&]<class T>(T) {
-    if (distribution == 2)
-      fill_random_with<T>(y, numbers,
-                          distribution::Integers(to_integer(first), to_integer(second)));
-    else
-      fill_random_with<T>(y, numbers, distribution::Bernoulli{first});
-  });
+  const std::int64_t n = y.shape.numel();
+  if (n == 0) return;
+  visit_distribution(kind, y.dtype, first, second, [&]<class T, class Draw>(T, const Draw& draw) {
+    launch(draw_blocks<T, Draw>, blocks_for(n, 512), 256, as<T>(y.data), n, call, draw);
+  });  // 512: a thread makes two numbers, or four
 }
 
 // ---- Optimisers ---------------------------------------------------------------------------------

@@ -2930,6 +2930,9 @@ MINITENSOR_FORMULA Y converted(A a) {
 // same verbs, and a View whose device is that machine sends the verb there. The table cannot take a
 // formula as a template argument, so it takes the formula's number.
 
+enum class Distribution : int;  // these two: chapter 12
+struct RandomCall;
+
 struct Machine {
   const char* name;
   std::byte* (*allocate)(Device device, std::int64_t bytes);
@@ -2946,8 +2949,8 @@ struct Machine {
   void (*gather)(const View& y, const View& a, const View& index, int axis);
   void (*scatter_add)(const View& y, const View& a, const View& index, int axis);
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
-  void (*random)(const View& y, int distribution, double first, double second, std::uint64_t seed,
-                 std::uint64_t call);
+  void (*random)(Distribution kind, const View& y, Scalar first, Scalar second,
+                 const RandomCall& call);
   // An optimiser's step along the gradient g, with its plain numbers k and what it remembers, s.
   void (*update)(int rule, const View& w, const View& g, const View* s, const double* k);
   int (*device_count)();
@@ -9867,8 +9870,11 @@ class Generator {
   std::uint64_t seed_, counter_ = 0;
 };
 
-// A distribution turns a block into as many numbers as it has bits for. Whole numbers and uniforms
-// are the same on every machine, bit for bit; log, cos and sin may differ in their last bits.
+// A distribution turns a block into as many numbers as it has bits for. Whole numbers, truth values
+// and uniforms are the same on every machine, bit for bit: they are made of exact steps, and of
+// fma, which rounds once. Normals take log, cos and sin, and each machine brings its own, with
+// another last bit here and there. (To have the very same normals on a card, draw them here and
+// move them: `randn(..).to(cuda)`. That is also what becomes of a network's first weights.)
 // Everything is constexpr so that nvcc, too, may compile it for a GPU.
 namespace distribution {
 
@@ -9954,20 +9960,8 @@ struct Bernoulli {
 
 }  // namespace distribution
 
-// Below, y is contiguous. Block 0 fills its first elements, block 1 the next, and so on: element i
-// depends on the seed, the number of the call, and i. The numbers are of type T; if y is not, they
-// are converted.
-template <class T, class Distribution>
-void fill_random(const View& y, const RandomCall& call, const Distribution& draw) {
-  const bool direct = y.dtype == dtype_of<T>();
-  const Tensor numbers = direct ? Tensor() : fresh(y.shape, dtype_of<T>());
-  T* out = reinterpret_cast<T*>(direct ? y.data : numbers.elements().data);
-  T* const end = out + y.shape.numel();
-  for (std::uint64_t block = 0; out < end; ++block)
-    for (const T number : draw(call.block(block)))
-      if (out < end) *out++ = number;
-  if (!direct) copy(y, numbers.elements());
-}
+// The distributions have two numbers each (of the last, only the first counts).
+enum class Distribution : int { uniform, normal, integers, bernoulli };
 
 // Calls f with a value of the C++ type; only floats can be uniform or normal.
 template <class F>
@@ -9977,35 +9971,69 @@ void visit_floating(DType dtype, F f) {
   dtype == float64 ? f(double{}) : f(float{});
 }
 
+// Calls f with a value of the type that is drawn for elements of this dtype, and with what draws
+// it.
+template <class F>
+void visit_distribution(Distribution kind, DType dtype, Scalar first, Scalar second, F f) {
+  if (kind == Distribution::integers)
+    f(std::int64_t{}, distribution::Integers(first.whole(), second.whole()));
+  else if (kind == Distribution::bernoulli)
+    f(bool{}, distribution::Bernoulli{first.real()});
+  else
+    visit_floating(dtype, [&]<class T>(T zero) {
+      const T a = first.to<T>(), b = second.to<T>();
+      kind == Distribution::uniform ? f(zero, distribution::Uniform<T>{a, b})
+                                    : f(zero, distribution::Normal<T>{a, b});
+    });
+}
+
+// Block 0 fills the first elements, block 1 the next, and so on: element i depends on the seed, the
+// number of the call, and i.
+template <class T, class Draw>
+void fill_by_blocks(T* y, std::int64_t n, const RandomCall& call, const Draw& draw) {
+  T* const end = y + n;
+  for (std::uint64_t block = 0; y < end; ++block)
+    for (const T number : draw(call.block(block)))
+      if (y < end) *y++ = number;
+}
+
+// Here and below, y is contiguous. If it is not of the type that is drawn, it gets the numbers
+// converted.
+inline void fill_random(Distribution kind, const View& y, Generator& generator, Scalar first,
+                        Scalar second) {
+  const RandomCall call = generator.next();
+  visit_distribution(kind, y.dtype, first, second, [&]<class T>(T, const auto& draw) {
+    const bool direct = y.dtype == dtype_of<T>();
+    const Tensor numbers = direct ? Tensor() : fresh(y.shape, dtype_of<T>(), y.device);
+    const View to = direct ? y : numbers.elements();
+    if (const Machine* other = machine(y.device))
+      other->random(kind, to, first, second, call);
+    else
+      fill_by_blocks(as<T>(to.data), to.shape.numel(), call, draw);
+    if (!direct) copy(y, to);
+  });
+}
+
 // Uniform in [low, high), where high - low is finite. y is float32 or float64.
 inline void fill_uniform(const View& y, Generator& generator, double low, double high) {
-  visit_floating(y.dtype, [&]<class T>(T) {
-    const distribution::Uniform<T> draw{static_cast<T>(low), static_cast<T>(high)};
-    fill_random<T>(y, generator.next(), draw);
-  });
+  fill_random(Distribution::uniform, y, generator, low, high);
 }
-
 // y is float32 or float64.
 inline void fill_normal(const View& y, Generator& generator, double mean, double std) {
-  visit_floating(y.dtype, [&]<class T>(T) {
-    const distribution::Normal<T> draw{static_cast<T>(mean), static_cast<T>(std)};
-    fill_random<T>(y, generator.next(), draw);
-  });
+  fill_random(Distribution::normal, y, generator, mean, std);
 }
-
 // Whole numbers from low to high - 1, where low < high. y has any dtype.
 inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
                           std::int64_t high) {
-  fill_random<std::int64_t>(y, generator.next(), distribution::Integers(low, high));
+  fill_random(Distribution::integers, y, generator, low, high);
 }
-
 // 1 with the probability p, otherwise 0. y has any dtype.
 inline void fill_bernoulli(const View& y, Generator& generator, double p) {
-  fill_random<bool>(y, generator.next(), distribution::Bernoulli{p});
+  fill_random(Distribution::bernoulli, y, generator, p, 0);
 }
 
 // 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they
-// have drawn. That needs a sort, which parallel machines do well. y has any dtype.
+// have drawn. That needs a sort, which is done on the processor. y has any dtype.
 inline void fill_permutation(const View& y, Generator& generator) {
   const RandomCall call = generator.next();
   std::vector<std::pair<std::uint64_t, std::int64_t>> line;
@@ -10034,13 +10062,13 @@ inline DType float_dtype(const char* op, const TensorOptions& options, Loc loc) 
 }
 // Uniform in [0, 1).
 inline Tensor rand(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  Tensor x = begin_numbers("rand", shape, float_dtype("rand", options, loc), options, loc);
+  Tensor x = begin_tensor("rand", shape, float_dtype("rand", options, loc), options, loc);
   fill_uniform(x.elements(), default_generator, 0, 1);
   return end_tensor(std::move(x), options, loc);
 }
 // Normal with mean 0 and standard deviation 1.
 inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here()) {
-  Tensor x = begin_numbers("randn", shape, float_dtype("randn", options, loc), options, loc);
+  Tensor x = begin_tensor("randn", shape, float_dtype("randn", options, loc), options, loc);
   fill_normal(x.elements(), default_generator, 0, 1);
   return end_tensor(std::move(x), options, loc);
 }
@@ -10056,7 +10084,7 @@ Tensor randn(First first, Second second, T... rest) {
 inline Tensor randint(Extent low, Extent high, Shape shape, TensorOptions options = {},
                       Loc loc = Loc::here()) {
   if (high <= low) fail({"randint", loc}, {"there is no integer from ", low, " to below ", high});
-  Tensor x = begin_numbers("randint", shape, options.dtype.value_or(int64), options, loc);
+  Tensor x = begin_tensor("randint", shape, options.dtype.value_or(int64), options, loc);
   fill_integers(x.elements(), default_generator, low, high);
   return end_tensor(std::move(x), options, loc);
 }
@@ -10079,7 +10107,7 @@ inline Tensor bernoulli(const Tensor& p, Loc loc = Loc::here()) {
     const Unseen inside(loc);
     if (!((p >= 0) & (p <= 1)).all().item<bool>())
       fail(at, {"a probability is not between 0 and 1"});
-    y = (rand(p.shape(), {.dtype = float64}).to(p.device()) < p).to(p.dtype());
+    y = (rand(p.shape(), {.dtype = float64, .device = p.device()}) < p).to(p.dtype());
   }
   return end_tensor(std::move(y), {.device = p.device()}, loc);
 }
@@ -10125,9 +10153,8 @@ inline const Tensor& Tensor::uniform_(double from, double to, Loc loc) const {
   check_floats(*this, at);
   if (!(from <= to)) fail(at, {"there is nothing from ", from, " to ", to});
   return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
-    y = fresh(shape(), dtype());
+    y = fresh(shape(), dtype(), device());
     fill_uniform(y.elements(), default_generator, from, to);
-    y = y.to(device());
   });
 }
 inline const Tensor& Tensor::normal_(double mean, double std, Loc loc) const {
@@ -10135,9 +10162,8 @@ inline const Tensor& Tensor::normal_(double mean, double std, Loc loc) const {
   check_floats(*this, at);
   if (!(std >= 0)) fail(at, {"the standard deviation is negative: ", std});
   return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
-    y = fresh(shape(), dtype());
+    y = fresh(shape(), dtype(), device());
     fill_normal(y.elements(), default_generator, mean, std);
-    y = y.to(device());
   });
 }
 
@@ -10149,7 +10175,7 @@ inline Tensor dropout(const Tensor& x, double p, bool training, Loc loc) {
   if (!training || p == 0) return x;
   const Composed whole("dropout", loc);
   const TensorOptions options{.dtype = boolean, .device = x.device()};
-  Tensor keep = begin_numbers("dropout", x.shape(), boolean, options, loc);
+  Tensor keep = begin_tensor("dropout", x.shape(), boolean, options, loc);
   fill_bernoulli(keep.elements(), default_generator, 1 - p);
   keep = end_tensor(std::move(keep), options, loc);
   const Tensor kept = where(keep, x, 0);

@@ -390,9 +390,10 @@ TEST_CASE("a thread goes on where a grid has fewer blocks than there is work") {
     CHECK(first_out_of_range(index.to(cuda).elements(), 5, found));
     CHECK(found == 9);
     const Tensor here = zeros({5000}), drawn = here.to(cuda);
-    Generator generator(42);
-    fill_uniform(here.elements(), generator, 0, 1);
-    machine(cuda)->random(drawn.elements(), 0, 0, 1, 42, 0);
+    for (const Tensor& y : {here, drawn}) {
+      Generator generator(42);
+      fill_uniform(y.elements(), generator, 0, 1);
+    }
     CHECK(difference(drawn.cpu(), here) == "");
   });
   on_cuda::most_blocks = 65535;
@@ -448,32 +449,75 @@ TEST_CASE("the first index out of range is found on the card") {
 
 // ---- Random numbers -----------------------------------------------------------------------------
 
-TEST_CASE("the card draws the processor's numbers") {
+// What f draws here and on the card, each time from the same seed.
+template <class F>
+Pair drawn(F f) {
+  Pair y;
+  for (const Device device : {cpu, cuda}) {
+    manual_seed(42);
+    const Tensor x = f(device);
+    CHECK(x.device() == device);
+    CHECK(default_generator.counter() == 1);
+    (device == cpu ? y.all_of_here : y.all_of_there) = x;
+  }
+  return y;
+}
+
+TEST_CASE("the card draws the processor's numbers, into any type of elements") {
+  constexpr std::int64_t far = std::int64_t{1} << 62;  // more digits than a double has
   for (const std::int64_t n : {0, 1, 5, 1003})
     for (const DType dtype : dtypes) {
       CAPTURE(n, name_of(dtype));
-      const Tensor here = zeros({n}, {.dtype = dtype}), there = here.to(cuda);
-      const auto draw = [&](int distribution, double first, double second) {
-        machine(cuda)->random(there.elements(), distribution, first, second, 42, 0);
-        return there.cpu();
+      const auto filled = [&](auto fill) {
+        return drawn([&](Device device) {
+          const Tensor y = zeros({n}, {.dtype = dtype, .device = device});
+          fill(y.elements(), default_generator);
+          return y;
+        });
       };
-      Generator generator;
-      const auto seeded = [&]() -> Generator& { return generator = Generator(42); };
-      fill_integers(here.elements(), seeded(), -5, 1000003);
-      CHECK(difference(draw(2, -5, 1000003), here) == "");
-      fill_bernoulli(here.elements(), seeded(), 0.3);
-      CHECK(difference(draw(3, 0.3, 0), here) == "");
+      const auto integers = [](const View& y, Generator& g) { fill_integers(y, g, -5, 1000003); };
+      const auto large = [](const View& y, Generator& g) { fill_integers(y, g, far - 3, far + 2); };
+      const auto bernoulli = [](const View& y, Generator& g) { fill_bernoulli(y, g, 0.3); };
+      CHECK(difference_of(filled(integers)) == "");
+      CHECK(difference_of(filled(large)) == "");
+      CHECK(difference_of(filled(bernoulli)) == "");
       if (!is_floating(dtype)) continue;
-      fill_uniform(here.elements(), seeded(), -1, 3);
-      CHECK(difference(draw(0, -1, 3), here) == "");
-      fill_normal(here.elements(), seeded(), 1, 2);
-      CHECK(difference(draw(1, 1, 2), here, close, close) == "");
+      const auto uniform = [](const View& y, Generator& g) { fill_uniform(y, g, -1, 3); };
+      const auto normal = [](const View& y, Generator& g) { fill_normal(y, g, 1, 2); };
+      CHECK(difference_of(filled(uniform)) == "");
+      CHECK(difference_of(filled(normal), close, close) == "");
     }
   CHECK(refused([] {
-    return machine(cuda)->random(zeros({3}, {.dtype = int64, .device = cuda}).elements(), 0, 0, 1,
-                                 1, 1),
+    Generator generator;
+    return fill_uniform(zeros({3}, {.dtype = int64, .device = cuda}).elements(), generator, 0, 1),
            0;
   }));
+}
+
+TEST_CASE("whatever makes random tensors makes the same ones on the card") {
+  const Shape shape(7, 30);
+  CHECK(difference_of(drawn([&](Device d) { return rand(shape, {.device = d}); })) == "");
+  CHECK(difference_of(drawn([&](Device d) { return randint(-3, 9, shape, {.device = d}); })) == "");
+  CHECK(difference_of(drawn([&](Device d) { return randperm(50, {.device = d}); })) == "");
+  CHECK(difference_of(
+            drawn([&](Device d) { return bernoulli(full(shape, 0.3, {.device = d})); })) == "");
+  CHECK(difference_of(drawn([&](Device d) { return dropout(ones(shape, {.device = d}), 0.3); })) ==
+        "");
+  CHECK(difference_of(drawn([&](Device d) {
+          return multinomial(ones({4, 9}, {.device = d}), 5);
+        })) == "");
+  CHECK(difference_of(drawn([&](Device d) {
+          const Tensor base = zeros({30, 7}, {.device = d});
+          base.t().uniform_(-1, 3);
+          return base;
+        })) == "");
+  // log, cos and sin are the card's own, each with an error of 2 units in the last place at most.
+  CHECK(difference_of(drawn([&](Device d) { return randn(shape, {.device = d}); }),
+                      4 * std::numeric_limits<float>::epsilon()) == "");
+  CHECK(difference_of(drawn([&](Device d) {
+                        return zeros(shape, {.dtype = float64, .device = d}).normal_();
+                      }),
+                      4 * std::numeric_limits<double>::epsilon()) == "");
 }
 
 // ---- Operations and their gradients -------------------------------------------------------------

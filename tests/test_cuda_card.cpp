@@ -81,6 +81,20 @@ TEST_CASE("an operation on nothing launches nothing") {
   CHECK(card::launches() == before);
 }
 
+TEST_CASE("random numbers for the card are drawn there") {
+  const Tensor x = zeros({30, 40}, {.device = cuda});
+  const auto launches_of = [](auto draw) {
+    const std::int64_t before = card::launches();
+    static_cast<void>(draw());
+    return card::launches() - before;
+  };
+  CHECK(launches_of([] { return rand({30, 40}, {.device = cuda}); }) == 1);
+  CHECK(launches_of([] { return randn({30, 40}, {.dtype = float64, .device = cuda}); }) == 1);
+  CHECK(launches_of([] { return randint(9, {30, 40}, {.device = cuda}); }) == 1);
+  CHECK(launches_of([&] { return x.uniform_(); }) == 2);     // and one that writes them
+  CHECK(launches_of([&] { return dropout(x, 0.5); }) == 3);  // where() and a product
+}
+
 TEST_CASE("a step of an optimiser on the card is one kernel for each parameter") {
   const Tensor a = ones({3, 4}, {.device = cuda, .requires_grad = true});
   const Tensor b = ones({5}, {.dtype = float64, .device = cuda, .requires_grad = true});
