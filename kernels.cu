@@ -244,11 +244,86 @@ __global__ void each(const __grid_constant__ Places places, const Body body) {
     body(at, i);
   }
 }
+
+// A thread can fetch 16 bytes at once, where they lie side by side and begin at a multiple of 16.
+// So where everything is dense, a thread takes that many bytes of elements, a pack.
+template <class Body>
+__global__ void each_pack(const __grid_constant__ Places places, const Body body) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = first * Body::pack; i < places.n; i += threads * Body::pack) {
+    std::byte* at[Body::views];
+    find(places, i, at);
+    if (i + Body::pack <= places.n) {
+      body.of_pack(at, places.walk.steps[0]);
+      continue;
+    }
+    for (std::int64_t last = i; last < places.n; ++last) {
+      find(places, last, at);
+      body(at, last);
+    }
+  }
+}
+// Beside what is dense there may be single numbers.
+inline bool lies_in_packs(const Places& places, int pack) {
+  const Walk& walk = places.walk;
+  bool dense = walk.axes == 1 && walk.steps[0][0] != 0;
+  for (int v = 0; dense && v < walk.views; ++v)
+    dense = walk.steps[0][v] == 0 ||
+            (walk.steps[0][v] == walk.bytes[v] &&
+             reinterpret_cast<std::uintptr_t>(walk.data[v]) % (pack * walk.bytes[v]) == 0);
+  return dense;
+}
+
 template <class Body>
 void for_each(std::initializer_list<const View*> views, const Body& body = {}) {
   const Places places = places_of(views);
-  if (places.n > 0) launch(each<Body>, blocks_for(places.n, 256), 256, places, body);
+  if (places.n == 0) return;
+  if constexpr (requires { Body::pack; })
+    if (lies_in_packs(places, Body::pack))
+      return launch(each_pack<Body>, blocks_for(places.n, 256 * Body::pack), 256, places, body);
+  launch(each<Body>, blocks_for(places.n, 256), 256, places, body);
 }
+
+// y = F(a, ..): one body for every formula.
+template <class F, class Y, class... A>
+struct Elementwise {
+  static constexpr int views = 1 + sizeof...(A);
+  static constexpr int pack = 16 / static_cast<int>(std::max({sizeof(Y), sizeof(A)...}));
+  template <class T>
+  struct alignas(pack * sizeof(T)) Pack {
+    T of[pack];
+  };
+  template <class>
+  using ViewOf = View;
+
+  static void run(const View& y, const ViewOf<A>&... a) { for_each<Elementwise>({&y, &a...}); }
+
+  __device__ void operator()(std::byte* const* at, std::int64_t) const {
+    [&]<std::size_t... v>(std::index_sequence<v...>) {
+      element<Y>(at[0]) = F::of(element<A>(at[v + 1])...);
+    }
+    (std::index_sequence_for<A...>());
+  }
+  __device__ void of_pack(std::byte* const* at, const std::int64_t* steps) const {
+    [&]<std::size_t... v>(std::index_sequence<v...>) {
+      element<Pack<Y>>(at[0]) = of_packs(fetched<A>(at[v + 1], steps[v + 1])...);
+    }
+    (std::index_sequence_for<A...>());
+  }
+  __device__ static Pack<Y> of_packs(const Pack<A>&... a) {
+    Pack<Y> y;
+    for (int k = 0; k < pack; ++k) y.of[k] = F::of(a.of[k]...);
+    return y;
+  }
+  template <class T>
+  __device__ static Pack<T> fetched(std::byte* at, std::int64_t step) {
+    if (step != 0) return element<Pack<T>>(at);
+    Pack<T> same;
+    for (T& x : same.of) x = element<T>(at);
+    return same;
+  }
+};
 
 // A formula's number and a dtype lead to the function that launches its kernel; to null where the
 // formula has no meaning. (The same goes for the rules of optimisers.)
@@ -273,40 +348,30 @@ concept Folds = requires {  // such a formula is for reductions alone
 
 template <class F, class T>
 struct Map {
-  static constexpr int views = 2;
-  static void run(const View& y, const View& a) { for_each<Map>({&y, &a}); }
   static constexpr Verb<const View&, const View&> verb() {
-    if constexpr (requires { F::of(T()); }) return run;
+    if constexpr (requires { F::of(T()); }) return Elementwise<F, decltype(F::of(T())), T>::run;
     return nullptr;
-  }
-  __device__ void operator()(std::byte* const* at, std::int64_t) const {
-    element<decltype(F::of(T()))>(at[0]) = F::of(element<T>(at[1]));
   }
 };
 template <class F, class T>
 struct Zip {
-  static constexpr int views = 3;
-  static void run(const View& y, const View& a, const View& b) { for_each<Zip>({&y, &a, &b}); }
   static constexpr Verb<const View&, const View&, const View&> verb() {
-    if constexpr (!Folds<F, T> && requires { F::of(T(), T()); }) return run;
+    if constexpr (!Folds<F, T> && requires { F::of(T(), T()); })
+      return Elementwise<F, decltype(F::of(T(), T())), T, T>::run;
     return nullptr;
   }
-  __device__ void operator()(std::byte* const* at, std::int64_t) const {
-    element<decltype(F::of(T(), T()))>(at[0]) = F::of(element<T>(at[1]), element<T>(at[2]));
-  }
 };
-template <class T>
 struct Choose {
-  static constexpr int views = 4;
-  __device__ void operator()(std::byte* const* at, std::int64_t) const {
-    element<T>(at[0]) = element<T>(element<bool>(at[1]) ? at[2] : at[3]);
+  template <class T>
+  MINITENSOR_FORMULA T of(bool condition, T a, T b) {
+    return condition ? a : b;
   }
 };
-template <class Y, class A>
+template <class Y>
 struct Convert {
-  static constexpr int views = 2;
-  __device__ void operator()(std::byte* const* at, std::int64_t) const {
-    element<Y>(at[0]) = converted<Y>(element<A>(at[1]));
+  template <class A>
+  MINITENSOR_FORMULA Y of(A a) {
+    return converted<Y>(a);
   }
 };
 
@@ -317,7 +382,8 @@ inline void zip(int formula, const View& y, const View& a, const View& b) {
   by_table<Zip>(formula, a.dtype, y, a, b);
 }
 inline void choose(const View& y, const View& condition, const View& a, const View& b) {
-  with_type(y.dtype, [&](auto t) { for_each<Choose<decltype(t)>>({&y, &condition, &a, &b}); });
+  with_type(y.dtype,
+            [&]<class T>(T) { Elementwise<Choose, T, bool, T, T>::run(y, condition, a, b); });
 }
 
 // ---- Copies -------------------------------------------------------------------------------------
@@ -332,10 +398,8 @@ inline bool is_dense(const View& view) {
 inline void copy(const View& y, const View& a) {
   if (y.shape.numel() == 0) return;
   if (y.device == a.device || (y.device != cpu && is_number(a)))
-    return with_type(y.dtype, [&](auto to) {
-      with_type(a.dtype, [&](auto from) {
-        for_each<Convert<decltype(to), decltype(from)>>({&y, &a});
-      });
+    return with_type(y.dtype, [&]<class Y>(Y) {
+      with_type(a.dtype, [&]<class A>(A) { Elementwise<Convert<Y>, Y, A>::run(y, a); });
     });
   const bool packs = a.dtype != y.dtype || !is_dense(a);
   if (packs || !is_dense(y)) {

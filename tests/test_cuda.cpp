@@ -170,6 +170,22 @@ TEST_CASE("an operation on the card may write over its own input") {
   CHECK(difference_of(y) == "");
 }
 
+TEST_CASE("where elements lie dense, packs of them are found only where a pack may begin") {
+  for (const DType dtype : dtypes)
+    for (const std::int64_t count : {1, 15, 16, 64, 70})
+      for (const std::int64_t start : {0, 1, 2, 4, 16}) {
+        CAPTURE(name_of(dtype), count, start);
+        const Tensor all = pattern(dtype, {count + start}, 1), x = all.slice(0, start),
+                     y = all.to(cuda).slice(0, start);
+        CHECK(difference(y.clone().cpu(), x) == "");
+        CHECK(difference((y == y[0]).cpu(), x == x[0]) == "");
+        CHECK(difference(y.to(float64).cpu(), x.to(float64)) == "");
+        CHECK(difference(y.to(boolean).cpu(), x.to(boolean)) == "");
+        CHECK(difference(where(y > 0, y, 1).cpu(), where(x > 0, x, 1)) == "");
+        if (dtype != boolean) CHECK(difference((y * 2 + y).cpu(), x * 2 + x) == "");
+      }
+}
+
 TEST_CASE("choose on the card takes from one side or the other") {
   for (const Shape& shape : shapes())
     for (const DType dtype : dtypes)
