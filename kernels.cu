@@ -122,9 +122,8 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
   }
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "ask for its free memory");
-  throw Error(device.text() + " has no memory for " + std::to_string(bytes) +
-              " bytes: " + std::to_string(free) + " of its " + std::to_string(total) +
-              " bytes are free. Hint: smaller batches, or NoGrad where nothing is trained");
+  throw Error(device.text() + " has no memory for " + std::to_string(bytes) + " bytes: " +
+              std::to_string(free) + " of its " + std::to_string(total) + " bytes are free");
 }
 
 // Called from destructors, which cannot throw: if something is wrong with the card, the next verb

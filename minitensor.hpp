@@ -1271,6 +1271,15 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
   return Tensor(dense_record(shape, dtype, Storage::make(shape.numel() * bytes_of(dtype), device)));
 }
 
+// The same for an operation, which is named if there is no memory.
+inline Tensor fresh(const Shape& shape, DType dtype, Device device, const At& at) {
+  try {
+    return fresh(shape, dtype, device);
+  } catch (const Error& no_memory) {
+    fail(at, {no_memory.what()}, {"smaller batches, or NoGrad where nothing is trained"});
+  }
+}
+
 // The elements in row-major order, in memory of their own. Not recorded.
 inline Tensor copy_of(const Tensor& x, DType dtype, Device device) {
   Tensor y = fresh(x.shape(), dtype, device);
@@ -1292,12 +1301,9 @@ inline void check_options(const Shape& shape, DType dtype, const TensorOptions& 
 }
 inline Tensor begin_tensor(const char* op, const Shape& shape, DType dtype,
                            const TensorOptions& options, Loc loc) {
-  check_options(shape, dtype, options, {op, loc});
-  try {
-    return fresh(shape, dtype, options.device.value_or(cpu));
-  } catch (const Error& no_memory) {
-    fail({op, loc}, {no_memory.what()});
-  }
+  const At at{op, loc};
+  check_options(shape, dtype, options, at);
+  return fresh(shape, dtype, options.device.value_or(cpu), at);
 }
 // For numbers that are written one by one: on the processor. They go to their device at the end.
 inline Tensor begin_numbers(const char* op, const Shape& shape, DType dtype,
@@ -4621,7 +4627,7 @@ inline Tensor apply(const Elementary& op, const Tensor& a, Loc loc,
                     const Given& given = nothing_given) {
   check_together(op.at(loc), {&a});
   const DType in = op.in(a.dtype(), loc);
-  Tensor y = fresh(a.get().shape, op.out(in), a.device());
+  Tensor y = fresh(a.get().shape, op.out(in), a.device(), op.at(loc));
   op.map(y.elements(), a.dtype() == in ? a.elements() : converted(a, in).elements());
   return record_as(op.recipe, std::move(y), {&a}, loc, given);
 }
@@ -4632,11 +4638,11 @@ inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc 
   const DType in = op.in(promote(a, b), loc), out = op.out(in);
   Tensor y;
   if (left.shape == right.shape && left.dtype == in && right.dtype == in) {
-    y = fresh(left.shape, out, left.device);
+    y = fresh(left.shape, out, left.device, op.at(loc));
     op.zip(y.elements(), left, right);
   } else {
     const Shape shape = broadcast_shapes(left.shape, right.shape, op.at(loc));
-    y = fresh(shape, out, left.device);
+    y = fresh(shape, out, left.device, op.at(loc));
     op.zip(y.elements(), broadcast_to(converted(a, in).elements(), shape),
            broadcast_to(converted(b, in).elements(), shape));
   }
@@ -4646,7 +4652,7 @@ inline Tensor apply(const Elementary& op, const Tensor& a, const Tensor& b, Loc 
 inline Tensor apply(const Elementary& op, const Tensor& a, Scalar n, Loc loc) {
   check_together(op.at(loc), {&a});
   const DType common = promote(a, n), in = op.in(common, loc);
-  Tensor y = fresh(a.get().shape, op.out(in), a.device());
+  Tensor y = fresh(a.get().shape, op.out(in), a.device(), op.at(loc));
   const Tensor x = converted(a, in);
   const Constant number(n, in, a.get().shape);
   op.zip(y.elements(), op.number_first ? number.view : x.elements(),
@@ -5508,7 +5514,7 @@ inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,
   const DType dtype = promote(a, b);
   const Shape shape =
       broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), at), condition.shape(), at);
-  Tensor y = fresh(shape, dtype, a.device());
+  Tensor y = fresh(shape, dtype, a.device(), at);
   const Tensor x = converted(a, dtype), z = converted(b, dtype);
   choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
          broadcast_to(z.elements(), shape));
@@ -5521,7 +5527,7 @@ inline Tensor where(const Tensor& condition, const Tensor& a, Scalar n, Loc loc 
   check_condition(condition, at);
   const DType dtype = promote(a, n);
   const Shape shape = broadcast_shapes(a.shape(), condition.shape(), at);
-  Tensor y = fresh(shape, dtype, a.device());
+  Tensor y = fresh(shape, dtype, a.device(), at);
   const Tensor x = converted(a, dtype);
   const Constant number(n, dtype, shape);
   choose(y.elements(), broadcast_to(condition.elements(), shape), broadcast_to(x.elements(), shape),
@@ -6132,8 +6138,8 @@ ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At
   if (x.shape()[over] == 0)
     fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
   const Shape kept = kept_shape(x.shape(), {over});
-  Tensor values = fresh(kept, a.dtype(), a.device());
-  Tensor indices = fresh(kept, int64, a.device());
+  Tensor values = fresh(kept, a.dtype(), a.device(), at);
+  Tensor indices = fresh(kept, int64, a.device(), at);
   reduce_arg<F>(values.elements(), indices.elements(), x.elements(), over);
   if (keepdim && a.dim() > 0) return {values, indices};
   return {dropped(std::move(values), {over}), dropped(std::move(indices), {over})};
@@ -6255,7 +6261,7 @@ inline Tensor Tensor::matmul(const Tensor& other, Loc loc) const {
     s.push_back(columns);
     return s;
   };
-  Tensor y = fresh(with(n, m), dtype(), device());
+  Tensor y = fresh(with(n, m), dtype(), device(), at);
   minitensor::matmul(y.elements(), minitensor::broadcast_to(a, with(n, k)),
                      minitensor::broadcast_to(b, with(k, m)));
   Shape unused;
@@ -6876,7 +6882,7 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
       fail(at, {pads, " take away more than there is of ", x.shape()});
     size += before + after;
   }
-  Tensor y = fresh(shape, x.dtype(), x.device());
+  Tensor y = fresh(shape, x.dtype(), x.device(), at);
   fill(y.elements(), value);
   {
     const Unseen inside(loc);
@@ -7023,7 +7029,7 @@ inline Tensor Tensor::flip(Dims axes, Loc loc) const {
     if (numel() > 0) from.data += (from.shape[axis] - 1) * from.strides[axis] * bytes_of(dtype());
     from.strides[axis] = -from.strides[axis];
   }
-  Tensor y = fresh(shape(), dtype(), device());
+  Tensor y = fresh(shape(), dtype(), device(), at);
   minitensor::copy(y.elements(), from);
   return record<rule::Flip>(std::move(y), {this}, loc, {0, over});
 }
@@ -7057,7 +7063,7 @@ inline Tensor cat(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc =
     if (rest != shape)
       fail(at, {"only axis ", along, " may differ: ", parts[0].shape(), " and ", x.shape()});
   }
-  Tensor y = fresh(shape, dtype, tensors[0].device());
+  Tensor y = fresh(shape, dtype, tensors[0].device(), at);
   View part = y.elements();
   for (const Tensor& x : parts) {
     part.shape[along] = x.shape()[along];
@@ -9590,7 +9596,8 @@ inline Tensor convolution(const Tensor& x, const Tensor& w, const Shape& how,
     const std::int64_t stride = how[axis - 2], dilation = how[axis];
     return (x.size(axis) - dilation * (w.size(axis) - 1) - 1) / stride + 1;
   };
-  Tensor y = fresh({x.size(0), w.size(0), places(2), places(3)}, x.dtype(), x.device());
+  const Shape shape(x.size(0), w.size(0), places(2), places(3));
+  Tensor y = fresh(shape, x.dtype(), x.device(), {"conv2d", loc});
   Sliding(x, w, y, how).find_y();
   return record<rule::Convolution>(std::move(y), {&x, &w}, loc, {0, how});
 }
@@ -10153,7 +10160,7 @@ inline const Tensor& Tensor::uniform_(double from, double to, Loc loc) const {
   check_floats(*this, at);
   if (!(from <= to)) fail(at, {"there is nothing from ", from, " to ", to});
   return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
-    y = fresh(shape(), dtype(), device());
+    y = fresh(shape(), dtype(), device(), at);
     fill_uniform(y.elements(), default_generator, from, to);
   });
 }
@@ -10162,7 +10169,7 @@ inline const Tensor& Tensor::normal_(double mean, double std, Loc loc) const {
   check_floats(*this, at);
   if (!(std >= 0)) fail(at, {"the standard deviation is negative: ", std});
   return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
-    y = fresh(shape(), dtype(), device());
+    y = fresh(shape(), dtype(), device(), at);
     fill_normal(y.elements(), default_generator, mean, std);
   });
 }

@@ -56,9 +56,21 @@ TEST_CASE("without memory the message says how much was asked for and how much i
   const std::size_t in_use = card::bytes_in_use();
   card::settings.memory = in_use + 1000;
   const std::string text = error_of([] { return zeros({1024}, {.device = cuda}); });
-  CHECK(text.find("cuda:0 has no memory for 4096 bytes: 1000 of its " +
-                  std::to_string(in_use + 1000) + " bytes are free. Hint: smaller batches") !=
-        std::string::npos);
+  CHECK(text.find("zeros: cuda:0 has no memory for 4096 bytes: 1000 of its " +
+                  std::to_string(in_use + 1000) +
+                  " bytes are free at HERE. Hint: smaller batches") == 0);
+  const Tensor x = zeros({10, 10}, {.device = cuda});
+  const Tensor y = zeros({10, 10}, {.device = cuda});
+  const auto refuses = [&](const char* op, auto f) {
+    CAPTURE(op);
+    CHECK(error_of(f).find(std::string(op) + ": cuda:0 has no memory for ") == 0);
+  };
+  refuses("exp", [&] { return x.exp(); });
+  refuses("add", [&] { return x + y; });
+  refuses("matmul", [&] { return x.matmul(y); });
+  refuses("softmax", [&] { return x.softmax(1); });
+  refuses("cat", [&] { return cat({x, y}); });
+  refuses("rand", [&] { return rand({100}, {.device = cuda}); });
   card::settings.memory = std::size_t{1} << 30;
   CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
 }
