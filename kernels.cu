@@ -64,16 +64,46 @@ inline void check_exists(Device device) {
               (count == 1 ? " GPU, cuda:0" : " GPUs, from cuda:0 on"));
 }
 
-inline std::string device_name(Device device) {
+inline DeviceProperties properties(Device device) {
   check_exists(device);
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, device.index), "ask for a card's name");
-  return properties.name;
+  cudaDeviceProp card;
+  check(cudaGetDeviceProperties(&card, device.index), "ask for a card's properties");
+  return {card.name, card.major, card.minor, card.multiProcessorCount,
+          static_cast<std::int64_t>(card.totalGlobalMem)};
 }
 
 inline void synchronize(Device device) {
   use(device);
   check(cudaDeviceSynchronize(), "finish its work");
+}
+
+// An order to note the time.
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "make an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record() { check(cudaEventRecord(event_, nullptr), "record an event"); }
+  double microseconds_since(const Event& first) {
+    float milliseconds = 0;
+    check(cudaEventSynchronize(event_), "come to an event");
+    check(cudaEventElapsedTime(&milliseconds, first.event_, event_), "tell the time");
+    return milliseconds * 1e3;
+  }
+
+ private:
+  cudaEvent_t event_;
+};
+
+inline double time(Device device, const Callback<void()>& work) {
+  use(device);
+  Event begin, end;
+  begin.record();
+  work();
+  use(device);  // who knows where work has been
+  end.record();
+  return end.microseconds_since(begin);
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
@@ -104,6 +134,21 @@ inline cudaMemPool_t pool_of(Device device) {
   return pools[device.index];
 }
 
+inline MemoryStatistics memory(Device device) {
+  check_exists(device);
+  use(device);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "ask for its free memory");
+  const auto of_pool = [pool = pool_of(device)](cudaMemPoolAttr which) {
+    std::uint64_t bytes = 0;
+    if (pool) check(cudaMemPoolGetAttribute(pool, which, &bytes), "ask its pool of memory");
+    return static_cast<std::int64_t>(bytes);
+  };
+  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total),
+          of_pool(cudaMemPoolAttrUsedMemCurrent), of_pool(cudaMemPoolAttrUsedMemHigh),
+          of_pool(cudaMemPoolAttrReservedMemCurrent)};
+}
+
 inline std::byte* allocate(Device device, std::int64_t bytes) {
   check_exists(device);
   use(device);
@@ -111,7 +156,7 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   const cudaMemPool_t pool = pool_of(device);
   for (const bool again : {false, true}) {
-    if (again) synchronize(device);  // what waits to be given back may be enough
+    if (again) minitensor::synchronize(device);  // what waits to be given back may be enough
     if (again && pool) check(cudaMemPoolTrimTo(pool, 0), "empty its pool of memory");
     void* data = nullptr;
     const cudaError_t result =
@@ -120,10 +165,10 @@ inline std::byte* allocate(Device device, std::int64_t bytes) {
     if (result != cudaErrorMemoryAllocation) check(result, "allocate memory");
     cudaGetLastError();
   }
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "ask for its free memory");
-  throw Error(device.text() + " has no memory for " + std::to_string(bytes) + " bytes: " +
-              std::to_string(free) + " of its " + std::to_string(total) + " bytes are free");
+  const MemoryStatistics now = memory(device);
+  throw Error(device.text() + " has no memory for " + std::to_string(bytes) +
+              " bytes: " + std::to_string(now.free) + " of its " + std::to_string(now.total) +
+              " bytes are free");
 }
 
 // Called from destructors, which cannot throw: if something is wrong with the card, the next verb
@@ -407,8 +452,7 @@ inline void copy(const View& y, const View& a) {
     minitensor::copy(packed, a);
     return minitensor::copy(y, packed);
   }
-  for (const Device device : {a.device, y.device})
-    if (device != cpu) synchronize(device);
+  for (const Device device : {a.device, y.device}) minitensor::synchronize(device);
   check(cudaMemcpy(y.data, a.data, static_cast<std::size_t>(y.shape.numel() * bytes_of(y.dtype)),
                    cudaMemcpyDefault),
         "copy");
@@ -807,8 +851,6 @@ void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b
   } while (at.next());
 }
 
-enum class Way { blas, naive, tiled };
-
 inline void multiply_with_kernel(const Product& p, Way way) {
   const std::int64_t tiles = (p.rows + tile - 1) / tile * ((p.columns + tile - 1) / tile);
   const std::int64_t blocks = way == Way::naive ? (p.rows * p.columns + 255) / 256 : tiles;
@@ -823,11 +865,11 @@ inline void multiply_with_kernel(const Product& p, Way way) {
   });
 }
 
-void multiply(const View& y, const View& a, const View& b, Way way) {
+inline void matmul(const View& y, const View& a, const View& b, Way way) {
   if (y.shape.numel() == 0) return;
   if (a.shape[-1] == 0) return minitensor::fill(y, 0);
   const Product p = product_of(y, a, b);
-  if (way != Way::blas || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
+  if (way != Way::library || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
   const BlasMatrix to(p.rows, p.columns, p.down[0], p.right[0]),
       left(p.rows, p.inner, p.down[1], p.right[1]),
       right(p.inner, p.columns, p.down[2], p.right[2]);
@@ -836,8 +878,6 @@ void multiply(const View& y, const View& a, const View& b, Way way) {
   visit_floating(y.dtype,
                  [&]<class T>(T) { multiply_by_blas<T>(p, left, right, to.leading, y.device); });
 }
-
-inline void matmul(const View& y, const View& a, const View& b) { multiply(y, a, b, Way::blas); }
 
 // ---- By index -----------------------------------------------------------------------------------
 
@@ -983,7 +1023,9 @@ constexpr Machine table = {.name = "cuda",
                            .random = random,
                            .update = update,
                            .device_count = device_count,
-                           .device_name = device_name};
+                           .properties = properties,
+                           .memory = memory,
+                           .time = time};
 
 // Before main begins, the header learns where it is.
 const bool linked = (cuda_machine = &table, true);

@@ -2936,6 +2936,23 @@ MINITENSOR_FORMULA Y converted(A a) {
 // same verbs, and a View whose device is that machine sends the verb there. The table cannot take a
 // formula as a template argument, so it takes the formula's number.
 
+// What a card is, as its maker says, and what has become of its memory. All sizes are in bytes.
+struct DeviceProperties {
+  std::string name;
+  int major = 0, minor = 0;  // the compute capability: 9.0 is Hopper
+  int multi_processor_count = 0;
+  std::int64_t total_memory = 0;
+};
+struct MemoryStatistics {
+  std::int64_t free = 0, total = 0;
+  // By this program: in tensors, the most there has been, and what is kept to be given out again.
+  std::int64_t allocated = 0, max_allocated = 0, reserved = 0;
+};
+
+// How to multiply matrices: with the machine's library, or in one of two ways to be read. (Lesson
+// 18 takes their times.)
+enum class Way { library, naive, tiled };
+
 enum class Distribution : int;  // these two: chapter 12
 struct RandomCall;
 
@@ -2951,7 +2968,7 @@ struct Machine {
   void (*choose)(const View& y, const View& condition, const View& a, const View& b);
   void (*reduce)(int formula, const View& y, const View& a);
   void (*reduce_arg)(int formula, const View& values, const View& indices, const View& a, int axis);
-  void (*matmul)(const View& y, const View& a, const View& b);
+  void (*matmul)(const View& y, const View& a, const View& b, Way way);
   void (*gather)(const View& y, const View& a, const View& index, int axis);
   void (*scatter_add)(const View& y, const View& a, const View& index, int axis);
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
@@ -2960,7 +2977,11 @@ struct Machine {
   // An optimiser's step along the gradient g, with its plain numbers k and what it remembers, s.
   void (*update)(int rule, const View& w, const View& g, const View* s, const double* k);
   int (*device_count)();
-  std::string (*device_name)(Device device);
+  DeviceProperties (*properties)(Device device);
+  MemoryStatistics (*memory)(Device device);
+  // How long the machine was at work on what `work` asked it to do, in microseconds by its own
+  // clock.
+  double (*time)(Device device, const Callback<void()>& work);
 };
 
 // kernels.cu puts its table here when it is linked in.
@@ -2979,8 +3000,19 @@ inline const Machine* machine(Device device) {
 // How many graphics cards there are for this program: none without kernels.cu, none without a card.
 inline int device_count() { return cuda_machine ? cuda_machine->device_count() : 0; }
 inline bool cuda_is_available() { return device_count() > 0; }
-inline std::string device_name(Device device = cuda) {
-  return device.kind == Device::cpu ? "cpu" : machine(device)->device_name(device);
+inline DeviceProperties device_properties(Device device = cuda) {
+  const Machine* other = machine(device);
+  return other ? other->properties(device) : DeviceProperties{.name = "cpu"};
+}
+inline std::string device_name(Device device = cuda) { return device_properties(device).name; }
+// Of the processor's memory nobody keeps a record.
+inline MemoryStatistics memory_statistics(Device device = cuda) {
+  const Machine* other = machine(device);
+  return other ? other->memory(device) : MemoryStatistics();
+}
+// A machine is given orders, and works them off while the program goes on. This waits for it.
+inline void synchronize(Device device = cuda) {
+  if (const Machine* other = machine(device)) other->synchronize(device);
 }
 
 inline std::byte* allocate_on(Device device, std::int64_t bytes) {
@@ -3553,7 +3585,7 @@ void multiply(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
 
 // y [.., n, m] = a [.., n, k] b [.., k, m]. The axes before the last two are those of y already.
 inline void matmul(const View& y, const View& a, const View& b) {
-  if (const Machine* other = machine(y.device)) return other->matmul(y, a, b);
+  if (const Machine* other = machine(y.device)) return other->matmul(y, a, b, Way::library);
   if (a.shape.back() == 0) return fill(y, 0);
   if (y.shape.numel() == 0) return;
   View stacks[] = {y, a, b};

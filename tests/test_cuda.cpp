@@ -14,8 +14,6 @@
 
 namespace minitensor::on_cuda {  // in kernels.cu
 extern std::int64_t largest_small, most_blocks;
-enum class Way { blas, naive, tiled };
-void multiply(const View& y, const View& a, const View& b, Way way);
 }  // namespace minitensor::on_cuda
 
 namespace {
@@ -356,7 +354,7 @@ TEST_CASE("matrix products on the card, in three ways") {
                                    {{2, 3, 4, 5}, {2, 3, 4, 6}, {2, 3, 6, 5}},
                                    {{2, 0, 3}, {2, 0, 3}, {2, 3, 3}}};
   in_every_order([&] {
-    for (const on_cuda::Way way : {on_cuda::Way::blas, on_cuda::Way::naive, on_cuda::Way::tiled})
+    for (const Way way : {Way::library, Way::naive, Way::tiled})
       for (const Case& one : cases)
         for (const DType dtype : {float32, float64, int64})
           for (const Lie lie : lies)
@@ -367,8 +365,8 @@ TEST_CASE("matrix products on the card, in three ways") {
               CAPTURE(to_string(one.y), name_of(dtype), static_cast<int>(way));
               for (const Pair& right : {b, c}) {
                 matmul(y.here.elements(), a.here.elements(), right.here.elements());
-                on_cuda::multiply(y.there.elements(), a.there.elements(), right.there.elements(),
-                                  way);
+                machine(cuda)->matmul(y.there.elements(), a.there.elements(),
+                                      right.there.elements(), way);
                 CHECK(difference_of(y, 1e-5, 1e-5) == "");
               }
             }

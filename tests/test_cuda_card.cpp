@@ -75,6 +75,37 @@ TEST_CASE("without memory the message says how much was asked for and how much i
   CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
 }
 
+TEST_CASE("a card tells its properties, its memory, and the time that it was at work") {
+  const DeviceProperties card = device_properties();
+  CHECK(card.name == "stand-in 0");
+  CHECK(card.multi_processor_count == 1);
+  CHECK(card.total_memory == std::int64_t{1} << 30);
+  CHECK(device_properties(cpu).name == "cpu");
+  const MemoryStatistics before = memory_statistics();
+  {
+    const Tensor x = zeros({1000}, {.device = cuda});
+    const MemoryStatistics now = memory_statistics();
+    CHECK(now.allocated == before.allocated + 4000);
+    CHECK(now.free == before.free - 4000);
+    CHECK(now.total == card.total_memory);
+  }
+  const MemoryStatistics after = memory_statistics();
+  CHECK(after.allocated == before.allocated);
+  CHECK(after.max_allocated >= before.allocated + 4000);
+  CHECK(memory_statistics("cuda:1").allocated == 0);
+  CHECK(memory_statistics(cpu).total == 0);
+
+  const Tensor x = ones({300, 300}, {.device = cuda});
+  const std::int64_t launches = card::launches();
+  const double short_time = machine(cuda)->time(cuda, [] {});
+  const double long_time = machine(cuda)->time(cuda, [&] { static_cast<void>(x.exp()); });
+  CHECK(card::launches() == launches + 1);
+  CHECK(short_time >= 0);
+  CHECK(long_time > short_time);
+  synchronize();
+  synchronize(cpu);
+}
+
 TEST_CASE("what a tensor has taken it gives back") {
   const std::size_t before = card::allocations();
   {

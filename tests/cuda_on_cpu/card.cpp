@@ -4,6 +4,7 @@
 #endif
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -89,6 +90,7 @@ struct Allocation {
   bool from_pool;
 };
 std::map<void*, Allocation> memory;
+std::map<int, std::size_t> most_in_use;  // of each card
 int chosen_card = 0;
 cudaError_t last_error = cudaSuccess;
 std::string last_text;
@@ -122,6 +124,7 @@ cudaError_t allocate(void** data, std::size_t bytes, bool from_pool) {
   if (posix_memalign(data, 256, bytes) != 0) return failed(cudaErrorMemoryAllocation);
   std::memset(*data, 0xff, bytes);
   memory[*data] = {bytes, chosen_card, from_pool};
+  most_in_use[chosen_card] = std::max(most_in_use[chosen_card], in_use(chosen_card));
   if (open == 0) ASAN_POISON_MEMORY_REGION(*data, bytes);
   return cudaSuccess;
 }
@@ -392,6 +395,9 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= card::settings.cards) return failed(cudaErrorInvalidDevice);
   std::snprintf(properties->name, sizeof properties->name, "stand-in %d", device);
+  properties->totalGlobalMem = card::settings.memory;
+  properties->major = properties->minor = 0;
+  properties->multiProcessorCount = 1;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -403,8 +409,40 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+  const bool most = attribute == cudaMemPoolAttrUsedMemHigh;
+  *static_cast<std::uint64_t*>(value) = most ? most_in_use[chosen_card] : in_use(chosen_card);
+  return cudaSuccess;
+}
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+using Clock = std::chrono::steady_clock;
+struct cudaEvent {
+  Clock::time_point time;
+  bool recorded = false;
+};
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new cudaEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  *event = {Clock::now(), true};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return event->recorded ? cudaSuccess : failed(cudaErrorInvalidValue, "it was not recorded");
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (!begin->recorded || !end->recorded)
+    return cudaEventSynchronize(begin->recorded ? end : begin);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** data, std::size_t bytes) { return allocate(data, bytes, false); }
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
   return allocate(data, bytes, true);

@@ -64,9 +64,17 @@ using cudaStream_t = struct cudaStream*;
 using cudaMemPool_t = struct cudaMemPool*;
 enum cudaMemcpyKind { cudaMemcpyDefault };
 enum cudaDeviceAttr { cudaDevAttrMemoryPoolsSupported };
-enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
+enum cudaMemPoolAttr {
+  cudaMemPoolAttrReleaseThreshold,
+  cudaMemPoolAttrUsedMemCurrent,
+  cudaMemPoolAttrUsedMemHigh,
+  cudaMemPoolAttrReservedMemCurrent
+};
+using cudaEvent_t = struct cudaEvent*;
 struct cudaDeviceProp {
   char name[256];
+  std::size_t totalGlobalMem;
+  int major, minor, multiProcessorCount;
 };
 
 cudaError_t cudaGetLastError();
@@ -78,8 +86,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaMalloc(void** data, std::size_t bytes);
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaFree(void* data);

@@ -8,11 +8,6 @@
 
 using namespace mt;
 
-namespace minitensor::on_cuda {  // in kernels.cu
-enum class Way { blas, naive, tiled };
-void multiply(const View& y, const View& a, const View& b, Way way);
-}  // namespace minitensor::on_cuda
-
 double microseconds(Device device, const std::function<void()>& work, int tries) {
   const auto wait = [&] {
     if (device != cpu) machine(device)->synchronize(device);
@@ -67,9 +62,10 @@ int main() {
   }
   const Tensor s = square.to(cuda), y = empty({2048, 2048}, {.device = cuda});
   const char* const names[] = {"cuBLAS", "naive", "tiled"};
-  for (const auto way : {on_cuda::Way::blas, on_cuda::Way::naive, on_cuda::Way::tiled})
+  for (const auto way : {Way::library, Way::naive, Way::tiled})
     std::printf(
         "s.matmul(s), %-21s %12.1f\n", names[static_cast<int>(way)],
         microseconds(
-            cuda, [&] { on_cuda::multiply(y.elements(), s.elements(), s.elements(), way); }, 5));
+            cuda, [&] { machine(cuda)->matmul(y.elements(), s.elements(), s.elements(), way); },
+            5));
 }
