@@ -201,6 +201,20 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t per_block) {
   return static_cast<unsigned>(std::min((n + per_block - 1) / per_block, most_blocks));
 }
 
+// Calls f(i) for each i below n that falls to this thread: neighbours take neighbours.
+template <class F>
+__device__ void for_this_thread(std::int64_t n, F f) {
+  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += threads)
+    f(i);
+}
+// The same where each row of a block's threads takes one together.
+template <class F>
+__device__ void for_this_row(std::int64_t n, F f) {
+  const std::int64_t rows = std::int64_t{gridDim.x} * blockDim.y;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; i < n; i += rows) f(i);
+}
+
 // ---- Places -------------------------------------------------------------------------------------
 //
 // On the card nobody turns an odometer: thread i asks where element i lies. The walk of chapter 5
@@ -280,38 +294,27 @@ __device__ T& element(std::byte* at) {
 // needs a copy.)
 template <class Body>
 __global__ void each(const __grid_constant__ Places places, const Body body) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = first; i < places.n; i += threads) {
+  for_this_thread(places.n, [&](std::int64_t i) {
     std::byte* at[Body::views];
     find(places, i, at);
     body(at, i);
-  }
+  });
 }
 
 // A thread can fetch 16 bytes at once, where they lie side by side and begin at a multiple of 16.
 // So where everything is dense, a thread takes that many bytes of elements, a pack.
 template <class Body>
 __global__ void each_pack(const __grid_constant__ Places places, const Body body) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = first * Body::pack; i < places.n; i += threads * Body::pack) {
+  for_this_thread(places.n / Body::pack, [&](std::int64_t i) {
     std::byte* at[Body::views];
-    find(places, i, at);
-    if (i + Body::pack <= places.n) {
-      body.of_pack(at, places.walk.steps[0]);
-      continue;
-    }
-    for (std::int64_t last = i; last < places.n; ++last) {
-      find(places, last, at);
-      body(at, last);
-    }
-  }
+    find(places, i * Body::pack, at);
+    body.of_pack(at, places.walk.steps[0]);
+  });
 }
 // Beside what is dense there may be single numbers.
 inline bool lies_in_packs(const Places& places, int pack) {
   const Walk& walk = places.walk;
-  bool dense = walk.axes == 1 && walk.steps[0][0] != 0;
+  bool dense = walk.axes == 1 && walk.steps[0][0] != 0 && places.n % pack == 0;
   for (int v = 0; dense && v < walk.views; ++v)
     dense = walk.steps[0][v] == 0 ||
             (walk.steps[0][v] == walk.bytes[v] &&
@@ -537,15 +540,13 @@ struct Reduction {
 template <class F, class T>
 __global__ void fold_rows(const __grid_constant__ Reduction work) {
   using Wide = typename F::template Wide<T>;
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  for (std::int64_t result = first; result < work.kept.n;
-       result += std::int64_t{gridDim.x} * blockDim.y) {
+  for_this_row(work.kept.n, [&](std::int64_t result) {
     std::byte* place[2];
     find(work.kept, result, place);
     Wide value = work.fold<F, T>(place[1], threadIdx.x, blockDim.x);
     value = fold_row(value, F::template neutral<Wide>, [](Wide a, Wide b) { return F::of(a, b); });
     if (threadIdx.x == 0) store(place[0] + blockIdx.y * sizeof(Wide), work.dtype, value);
-  }
+  });
 }
 
 // Down columns: neighbouring threads read neighbouring numbers of 32 results. Eight rows of threads
@@ -584,17 +585,11 @@ template <class F, class T>
 void reduce_with(const View& y, const View& a) {
   using Wide = typename F::template Wide<T>;
   if (a.shape.numel() == 0) return minitensor::fill(y, F::template neutral<T>);
-  View onto = y;
-  onto.strides = broadcast_strides(y.shape, y.strides, a.shape);
-  onto.shape = a.shape;
+  const View onto = stretched(y, a.shape);
   const Places places = places_of({&onto, &a}, 1);
   Reduction work{places, places, y.dtype, 0};
   Walk &kept = work.kept.walk, &reduced = work.reduced.walk;
-  kept.axes = reduced.axes = 0;
-  for (int axis = 0; axis < places.walk.axes; ++axis) {
-    Walk& part = places.walk.steps[axis][0] == 0 ? reduced : kept;
-    part.insert_axis(part.axes, places.walk.sizes[axis], places.walk.steps[axis]);
-  }
+  split(places.walk, kept, reduced);
   work.kept.n = kept.numel();
   work.reduced.n = reduced.numel();
   // A row of a few numbers would leave most of a warp without work.
@@ -673,8 +668,7 @@ __device__ Candidate<T> better(const Candidate<T>& a, const Candidate<T>& b) {
 // Each line of candidates is a row of threads. Views: value, index, first candidate.
 template <class F, class T>
 __global__ void find_best(const __grid_constant__ Places lines, const Line along) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  for (std::int64_t line = first; line < lines.n; line += std::int64_t{gridDim.x} * blockDim.y) {
+  for_this_row(lines.n, [&](std::int64_t line) {
     std::byte* at[3];
     find(lines, line, at);
     const Candidate<T> none{T(), -1};
@@ -682,10 +676,10 @@ __global__ void find_best(const __grid_constant__ Places lines, const Line along
     for (std::int64_t i = threadIdx.x; i < along.size; i += blockDim.x)
       best = better<F, T>(best, {element<T>(at[2] + i * along.step), i});
     best = fold_row(best, none, better<F, T>);
-    if (threadIdx.x > 0) continue;
+    if (threadIdx.x > 0) return;
     element<T>(at[0]) = best.value;
     element<std::int64_t>(at[1]) = best.index;
-  }
+  });
 }
 
 inline void reduce_arg(int formula, const View& values, const View& indices, const View& a,
@@ -718,11 +712,8 @@ struct Product {
 };
 
 inline Product product_of(const View& y, const View& a, const View& b) {
-  View stacks[] = {y, a, b};
-  for (View& stack : stacks)
-    for (Shape* list : {&stack.shape, &stack.strides})
-      for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
-  return {places_of({&stacks[0], &stacks[1], &stacks[2]}),
+  const View to = stack_of(y), left = stack_of(a), right = stack_of(b);
+  return {places_of({&to, &left, &right}),
           y.shape[-2],
           a.shape[-1],
           y.shape[-1],
@@ -785,47 +776,30 @@ __global__ void multiply_tiled(const __grid_constant__ Product p) {
 }
 
 // A thread's own connection to cuBLAS, one for each card.
-class Blas {
- public:
-  static cublasHandle_t on(Device device) {
-    static thread_local Blas blas;
-    cublasHandle_t& handle = blas.handles_[device.index];
-    if (handle) return handle;
-    check(cublasCreate(&handle), "start");
-    // Float32 means float32: TF32 would drop 13 of its 23 bits.
-    check(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "set its precision");
-    return handle;
-  }
-  ~Blas() {
-    for (cublasHandle_t handle : handles_)
-      if (handle) cublasDestroy(handle);
-  }
-
- private:
-  cublasHandle_t handles_[most_cards] = {};
-};
-
-// cuBLAS takes a matrix whose rows or whose columns are dense; the other step is its leading
-// dimension. It thinks in columns, so to it a matrix with dense rows is the transposed one.
-struct BlasMatrix {
-  BlasMatrix(std::int64_t rows, std::int64_t columns, std::int64_t down, std::int64_t right) {
-    const bool by_rows = right == 1 || columns == 1;
-    const std::int64_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
-    const std::int64_t step = count == 1 ? length : by_rows ? down : right;
-    operation = by_rows ? CUBLAS_OP_N : CUBLAS_OP_T;
-    leading = static_cast<int>(step);
-    fits = (by_rows || down == 1 || rows == 1) && step >= length &&
-           std::max(step, count) <= std::numeric_limits<int>::max();
-  }
-  cublasOperation_t operation;
-  int leading;
-  bool fits;
-};
+inline cublasHandle_t blas_on(Device device) {
+  struct Handles {
+    ~Handles() {
+      for (cublasHandle_t handle : on)
+        if (handle) cublasDestroy(handle);
+    }
+    cublasHandle_t on[most_cards] = {};
+  };
+  static thread_local Handles handles;
+  cublasHandle_t& handle = handles.on[device.index];
+  if (handle) return handle;
+  check(cublasCreate(&handle), "start");
+  // Float32 means float32: TF32 would drop 13 of its 23 bits.
+  check(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "set its precision");
+  return handle;
+}
 
 template <class T>
 void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b, int leading,
                       Device device) {
-  const cublasHandle_t handle = Blas::on(device);
+  const cublasHandle_t handle = blas_on(device);
+  const auto operation = [](const BlasMatrix& m) {  // to cuBLAS, dense rows are dense columns
+    return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  };
   const T one = 1, zero = 0;
   // The last axis of the stacks goes to cuBLAS in one call; an odometer turns the others.
   const Walk& walk = p.stacks.walk;
@@ -840,7 +814,7 @@ void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b
   do {
     // y' = b' a': everything transposed, because cuBLAS thinks in columns.
     const auto gemm = [&](auto function) {
-      return function(handle, b.operation, a.operation, columns, rows, inner, &one,
+      return function(handle, operation(b), operation(a), columns, rows, inner, &one,
                       as<T>(at.data[2]), b.leading, steps[2], as<T>(at.data[1]), a.leading,
                       steps[1], &zero, as<T>(at.data[0]), leading, steps[0], count);
     };
@@ -873,7 +847,7 @@ inline void matmul(const View& y, const View& a, const View& b, Way way) {
   const BlasMatrix to(p.rows, p.columns, p.down[0], p.right[0]),
       left(p.rows, p.inner, p.down[1], p.right[1]),
       right(p.inner, p.columns, p.down[2], p.right[2]);
-  if (!to.fits || !left.fits || !right.fits || to.operation != CUBLAS_OP_N)
+  if (!to.fits || !left.fits || !right.fits || to.transposed)
     return multiply_with_kernel(p, Way::tiled);
   visit_floating(y.dtype,
                  [&]<class T>(T) { multiply_by_blas<T>(p, left, right, to.leading, y.device); });
@@ -961,13 +935,11 @@ inline bool first_out_of_range(const View& index, std::int64_t size, std::int64_
 template <class T, class Draw>
 __global__ void draw_blocks(T* y, std::int64_t n, const RandomCall call, const Draw draw) {
   constexpr std::int64_t numbers = std::tuple_size_v<decltype(draw(RandomBlock{}))>;
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t block = first; block * numbers < n; block += threads) {
+  for_this_thread((n + numbers - 1) / numbers, [&](std::int64_t block) {
     std::int64_t i = block * numbers;
     for (const T number : draw(call.block(static_cast<std::uint64_t>(block))))
       if (i < n) y[i++] = number;
-  }
+  });
 }
 // y is contiguous, and of the type that is drawn.
 inline void random(Distribution kind, const View& y, Scalar first, Scalar second,

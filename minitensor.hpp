@@ -3389,23 +3389,31 @@ struct Folding {
   std::byte* const neutral;
 };
 
-// Folds a into y, which has size 1 in the axes that are reduced. The walk over a falls apart into
-// one over the axes that are kept and, at each place of it, one over those that are reduced. The
-// innermost axes of both are worked on together: n results, m numbers for each.
-inline void fold(const View& y, const View& a, const Fold& f) {
-  if (a.shape.numel() == 0) return fill(y, f.neutral);
-  View onto = y;
-  onto.strides = broadcast_strides(y.shape, y.strides, a.shape);
-  onto.shape = a.shape;
-  Walk walk({&onto, &a}, 1);
-  Ref<Storage> memory;
-  if (walk.axes > 0 && walk.steps[walk.axes - 1][1] != walk.bytes[1]) memory = laid_out(walk, 1);
-  Walk kept = walk, reduced = walk;
+// y, which has size 1 in the axes that are reduced, as if it had all elements of a.
+inline View stretched(const View& y, const Shape& shape) {
+  return {y.data, y.dtype, shape, broadcast_strides(y.shape, y.strides, shape), y.device};
+}
+// The walk over both falls apart into one over the axes that are kept and, at each place of it, one
+// over those that are reduced.
+inline void split(const Walk& walk, Walk& kept, Walk& reduced) {
+  kept = reduced = walk;
   kept.axes = reduced.axes = 0;
   for (int axis = 0; axis < walk.axes; ++axis) {
     Walk& part = walk.steps[axis][0] == 0 ? reduced : kept;
     part.insert_axis(part.axes, walk.sizes[axis], walk.steps[axis]);
   }
+}
+
+// Folds a into y. The innermost axes of the two walks are worked on together: n results, m numbers
+// for each.
+inline void fold(const View& y, const View& a, const Fold& f) {
+  if (a.shape.numel() == 0) return fill(y, f.neutral);
+  const View onto = stretched(y, a.shape);
+  Walk walk({&onto, &a}, 1);
+  Ref<Storage> memory;
+  if (walk.axes > 0 && walk.steps[walk.axes - 1][1] != walk.bytes[1]) memory = laid_out(walk, 1);
+  Walk kept = walk, reduced = walk;
+  split(walk, kept, reduced);
   for (Walk* part : {&kept, &reduced})
     if (part->axes == 0) part->insert_axis(0, 1, walk.bytes);
   const int last = reduced.axes - 1, last_kept = kept.axes - 1;
@@ -3531,38 +3539,40 @@ MINITENSOR_LOOP void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, cons
   }
 }
 
+// BLAS, here and on a card, takes a matrix whose rows or whose columns are dense (then it is
+// transposed); the other step is its leading dimension.
+struct BlasMatrix {
+  BlasMatrix(std::int64_t rows, std::int64_t columns, std::int64_t row_step,
+             std::int64_t column_step) {
+    const bool by_rows = column_step == 1 || columns == 1;
+    const std::int64_t count = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    const std::int64_t step = count == 1 ? length : by_rows ? row_step : column_step;
+    transposed = !by_rows;
+    leading = static_cast<int>(step);
+    fits = (by_rows || row_step == 1 || rows == 1) && step >= length &&
+           std::max(step, count) <= std::numeric_limits<int>::max();
+  }
+  bool transposed, fits;
+  int leading;
+};
+
 #ifdef MINITENSOR_BLAS
 }  // namespace minitensor
 #include <cblas.h>
 namespace minitensor {
 
-// BLAS takes a matrix whose rows or whose columns are dense; the other step is its leading
-// dimension.
-template <class T>
-struct BlasMatrix {
-  explicit BlasMatrix(const Matrix<T>& m) : data(m.data) {
-    const bool by_rows = m.column_step == 1 || m.columns == 1;
-    const std::int64_t count = by_rows ? m.rows : m.columns, length = by_rows ? m.columns : m.rows;
-    const std::int64_t step = count == 1 ? length : by_rows ? m.row_step : m.column_step;
-    transposed = by_rows ? CblasNoTrans : CblasTrans;
-    leading = static_cast<int>(step);
-    fits = (by_rows || m.row_step == 1 || m.rows == 1) && step >= length &&
-           std::max(step, count) <= std::numeric_limits<int>::max();
-  }
-  T* data;
-  CBLAS_TRANSPOSE transposed;
-  int leading;
-  bool fits;
-};
-
 template <class T>
 bool multiply_by_blas(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
-  const BlasMatrix<T> to(y), left(a), right(b);
-  if (!to.fits || !left.fits || !right.fits || to.transposed != CblasNoTrans) return false;
+  const auto seen = [](const Matrix<T>& m) {
+    return BlasMatrix(m.rows, m.columns, m.row_step, m.column_step);
+  };
+  const BlasMatrix to = seen(y), left = seen(a), right = seen(b);
+  if (!to.fits || !left.fits || !right.fits || to.transposed) return false;
   const auto gemm = [&](auto function) {
-    function(CblasRowMajor, left.transposed, right.transposed, static_cast<int>(a.rows),
-             static_cast<int>(b.columns), static_cast<int>(a.columns), T(1), left.data,
-             left.leading, right.data, right.leading, T(0), to.data, to.leading);
+    function(CblasRowMajor, left.transposed ? CblasTrans : CblasNoTrans,
+             right.transposed ? CblasTrans : CblasNoTrans, static_cast<int>(a.rows),
+             static_cast<int>(b.columns), static_cast<int>(a.columns), T(1), a.data, left.leading,
+             b.data, right.leading, T(0), y.data, to.leading);
   };
   if constexpr (std::is_same_v<T, float>)
     gemm(cblas_sgemm);
@@ -3583,16 +3593,20 @@ void multiply(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
       multiply_strip(y, a, b, column, depth);
 }
 
+// The axes before the last two: where each matrix of a stack begins.
+inline View stack_of(View view) {
+  for (Shape* list : {&view.shape, &view.strides})
+    for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
+  return view;
+}
+
 // y [.., n, m] = a [.., n, k] b [.., k, m]. The axes before the last two are those of y already.
 inline void matmul(const View& y, const View& a, const View& b) {
   if (const Machine* other = machine(y.device)) return other->matmul(y, a, b, Way::library);
   if (a.shape.back() == 0) return fill(y, 0);
   if (y.shape.numel() == 0) return;
-  View stacks[] = {y, a, b};
-  for (View& stack : stacks)
-    for (Shape* list : {&stack.shape, &stack.strides})
-      for (int i = 0; i < 2; ++i) list->erase(list->size() - 1);
-  const Walk walk({&stacks[0], &stacks[1], &stacks[2]});
+  const View to = stack_of(y), left = stack_of(a), right = stack_of(b);
+  const Walk walk({&to, &left, &right});
   with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
     if constexpr (std::is_same_v<T, bool>)
