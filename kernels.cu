@@ -482,8 +482,14 @@ __device__ V shuffle_down(V value, int by) {
   return value;
 }
 
-// The values of the threads of one row (blockDim.x of them, whole warps), joined. Thread 0 of the
-// row gets the result. A row of more than one warp has the block to itself.
+template <class V>
+__device__ V of_first_lane(V value) {
+  static_assert(sizeof(V) == 4 || sizeof(V) == 8);
+  return __shfl_sync(0xffffffffu, value, 0);
+}
+
+// The values of the threads of one row (blockDim.x of them, whole warps), joined. The first
+// lane of each warp gets the result. A row of more than one warp has the block to itself.
 template <class V, class Join>
 __device__ V fold_row(V value, V neutral, Join join) {
   for (int by = 16; by > 0; by /= 2) value = join(value, shuffle_down(value, by));
@@ -695,6 +701,61 @@ inline void reduce_arg(int formula, const View& values, const View& indices, con
   with_type(a.dtype, [&]<class T>(T) {
     launch(formula == number_of<Max> ? find_best<Max, T> : find_best<Min, T>,
            blocks_for(lines.n, block.y), block, lines, along);
+  });
+}
+
+// ---- Rows that are normalized -------------------------------------------------------------------
+//
+// Each number of such a row depends on two folds of all of it. A row of threads does that in one
+// kernel: it walks along its numbers three times, and finds them in the cache after the first.
+
+template <Normalization kind, class T>
+__global__ void normalize_rows(const __grid_constant__ Places rows, const Line to, const Line from,
+                               const double eps) {
+  constexpr bool standardized = kind == Normalization::standardized;
+  for_this_row(rows.n, [&](std::int64_t row) {
+    std::byte* at[2];
+    find(rows, row, at);
+    const auto folded = [&]<class F>(F, auto of) {
+      double value = F::template neutral<double>;
+      for (std::int64_t i = threadIdx.x; i < from.size; i += blockDim.x)
+        value = F::of(value, static_cast<double>(of(element<T>(at[1] + i * from.step))));
+      value = fold_row(value, F::template neutral<double>,
+                       [](double a, double b) { return F::of(a, b); });
+      return of_first_lane(value);
+    };
+    const double n = static_cast<double>(from.size);
+    using First = std::conditional_t<standardized, formula::Sum, formula::Max>;
+    const double first = folded(First(), [](T a) { return a; });
+    const T middle = static_cast<T>(standardized ? first / n : first);
+    const double sum = folded(formula::Sum(), [=](T a) {
+      return standardized ? formula::Square::of(a - middle) : formula::Exp::of(a - middle);
+    });
+    for (std::int64_t i = threadIdx.x; i < from.size; i += blockDim.x) {
+      const T a = element<T>(at[1] + i * from.step) - middle;
+      T& y = element<T>(at[0] + i * to.step);
+      if constexpr (standardized)
+        y = a * static_cast<T>(1 / std::sqrt(sum / n + eps));
+      else if constexpr (kind == Normalization::softmax)
+        y = formula::Exp::of(a) / static_cast<T>(sum);
+      else
+        y = a - static_cast<T>(std::log(sum));
+    }
+  });
+}
+
+inline void normalize(Normalization kind, const View& y, const View& a, int axis, double eps) {
+  View first_y = y, first = a;
+  const Line to = take_axis(first_y, axis), from = take_axis(first, axis);
+  const Places lines = places_of({&first_y, &first});
+  if (lines.n == 0) return;
+  const dim3 block = block_for_rows(from.size);
+  visit_floating(y.dtype, [&]<class T>(T) {
+    const auto kernel = kind == Normalization::softmax ? normalize_rows<Normalization::softmax, T>
+                        : kind == Normalization::log_softmax
+                            ? normalize_rows<Normalization::log_softmax, T>
+                            : normalize_rows<Normalization::standardized, T>;
+    launch(kernel, blocks_for(lines.n, block.y), block, lines, to, from, eps);
   });
 }
 
@@ -991,6 +1052,7 @@ constexpr Machine table = {.name = "cuda",
                            .matmul = matmul,
                            .gather = gather,
                            .scatter_add = scatter_add,
+                           .normalize = normalize,
                            .first_out_of_range = first_out_of_range,
                            .random = random,
                            .update = update,

@@ -2953,6 +2953,10 @@ struct MemoryStatistics {
 // 18 takes their times.)
 enum class Way { library, naive, tiled };
 
+// What becomes of a row: numbers that sum to 1, their logarithms, or numbers with the mean 0 and
+// the variance 1 (chapter 11).
+enum class Normalization { softmax, log_softmax, standardized };
+
 enum class Distribution : int;  // these two: chapter 12
 struct RandomCall;
 
@@ -2971,6 +2975,7 @@ struct Machine {
   void (*matmul)(const View& y, const View& a, const View& b, Way way);
   void (*gather)(const View& y, const View& a, const View& index, int axis);
   void (*scatter_add)(const View& y, const View& a, const View& index, int axis);
+  void (*normalize)(Normalization kind, const View& y, const View& a, int axis, double eps);
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
   void (*random)(Distribution kind, const View& y, Scalar first, Scalar second,
                  const RandomCall& call);
@@ -8518,10 +8523,26 @@ inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
   return x.detach().amax({axis}, {.keepdim = true});
 }
 
+// What is composed here of five operations, another machine can do in one go, if nobody wants to
+// know how it comes about: nothing is recorded, and nobody watches. Otherwise y is undefined.
+inline Tensor in_one_go(Normalization kind, const Tensor& x, std::int64_t axis, double eps,
+                        const At& at) {
+  const Machine* other = machine(x.device());
+  const bool recorded = current.grad_enabled && x.requires_grad();
+  if (!other || recorded || current.observer || x.numel() == 0 || x.dim() == 0) return {};
+  const int along = checked_axis(axis, x.dim(), at);
+  if (x.elements().strides[along] != 1) return {};
+  Tensor y = fresh(x.shape(), x.dtype(), x.device(), at);
+  other->normalize(kind, y.elements(), x.elements(), along, eps);
+  return y;
+}
+
 // The exponentials, scaled to sum to 1 along an axis. Subtracting the maximum first changes nothing
 // in the result and keeps exp() from overflowing.
 inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
-  check_floats(*this, {"softmax", loc});
+  const At at{"softmax", loc};
+  check_floats(*this, at);
+  if (const Tensor y = in_one_go(Normalization::softmax, *this, axis, 0, at); y.defined()) return y;
   const Composed whole("softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor powers = shifted.exp();
@@ -8529,7 +8550,10 @@ inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
 }
 // log(softmax(x)), without the detour over numbers too small to have a logarithm.
 inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
-  check_floats(*this, {"log_softmax", loc});
+  const At at{"log_softmax", loc};
+  check_floats(*this, at);
+  if (const Tensor y = in_one_go(Normalization::log_softmax, *this, axis, 0, at); y.defined())
+    return y;
   const Composed whole("log_softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor total = shifted.exp().sum({std::int64_t{axis}}, {.keepdim = true});
@@ -9248,7 +9272,11 @@ inline Tensor layer_norm(const Tensor& x, Shape normalized, const Tensor& weight
     if (p->defined() && p->shape() != normalized)
       fail(at, {"a parameter has shape ", p->shape(), " instead of ", normalized});
   const Composed whole("layer_norm", loc);
-  return scaled(standardized(x, axes, eps), weight, bias, normalized, "NativeLayerNormBackward0");
+  Tensor y;
+  if (x.is_contiguous())
+    y = in_one_go(Normalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
+  y = y.defined() ? y.reshape(x.shape()) : standardized(x, axes, eps);
+  return scaled(y, weight, bias, normalized, "NativeLayerNormBackward0");
 }
 // The same, over each of `groups` groups of channels: [N, C, ...] (Y. Wu, K. He, 2018).
 inline Tensor group_norm(const Tensor& x, Extent groups, const Tensor& weight = {},

@@ -337,6 +337,39 @@ TEST_CASE("the largest on the card is the first of equals, and NaN wins") {
   });
 }
 
+TEST_CASE("a row is normalized on the card as on the processor, recorded or not") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  in_every_order([&] {
+    for (const DType dtype : {float32, float64})
+      for (const Shape& shape : {Shape(1), Shape(7), Shape(1, 6, 1), Shape(5, 67), Shape(70, 3),
+                                 Shape(2, 700), Shape(2, 3, 4, 5), Shape(3, 0), Shape(0, 3)})
+        for (const Lie lie : lies) {
+          const Pair x = pair_of(dtype, shape, lie, 1);
+          CAPTURE(name_of(dtype), to_string(shape), static_cast<int>(lie));
+          const Shape last(shape[-1]);
+          for (const bool recorded : {false, true}) {
+            const Tensor there = recorded ? x.there.detach().requires_grad_() : x.there;
+            CHECK(difference(there.softmax(-1).detach().cpu(), x.here.softmax(-1), close) == "");
+            CHECK(difference(there.log_softmax(-1).detach().cpu(), x.here.log_softmax(-1), close,
+                             1e-6) == "");
+            CHECK(difference(there.softmax(0).detach().cpu(), x.here.softmax(0), close) == "");
+            CHECK(difference(layer_norm(there, last).detach().cpu(), layer_norm(x.here, last),
+                             close, 1e-6) == "");
+          }
+        }
+    const Tensor edges = tensor({{1000., 1001., 999.},
+                                 {-infinity, 0., -infinity},
+                                 {-infinity, -infinity, -infinity},
+                                 {1., not_a_number, 2.},
+                                 {infinity, 0., 1.}});
+    CHECK(difference(edges.to(cuda).softmax(1).cpu(), edges.softmax(1), close) == "");
+    CHECK(difference(edges.to(cuda).log_softmax(1).cpu(), edges.log_softmax(1), close) == "");
+    const Tensor x = pattern(float32, {3, 4, 5}, 1), w = pattern(float32, {4, 5}, 2);
+    CHECK(difference(layer_norm(x.to(cuda), {4, 5}, w.to(cuda), w.to(cuda)).cpu(),
+                     layer_norm(x, {4, 5}, w, w), close, 1e-6) == "");
+  });
+}
+
 // ---- Matrices -----------------------------------------------------------------------------------
 
 TEST_CASE("matrix products on the card, in three ways") {

@@ -138,6 +138,22 @@ TEST_CASE("random numbers for the card are drawn there") {
   CHECK(launches_of([&] { return dropout(x, 0.5); }) == 3);  // where() and a product
 }
 
+TEST_CASE("rows are normalized in one kernel where nobody asks how") {
+  const Tensor x = rand({30, 40}, {.device = cuda});
+  const Tensor leaf = x.detach().requires_grad_();
+  const auto launches_of = [](auto compute) {
+    const std::int64_t before = card::launches();
+    static_cast<void>(compute());
+    return card::launches() - before;
+  };
+  CHECK(launches_of([&] { return x.softmax(1); }) == 1);
+  CHECK(launches_of([&] { return x.log_softmax(-1); }) == 1);
+  CHECK(launches_of([&] { return layer_norm(x, {40}); }) == 1);
+  CHECK(launches_of([&] { return leaf.softmax(1); }) == 5);
+  const NoGrad guard;
+  CHECK(launches_of([&] { return leaf.softmax(1); }) == 1);
+}
+
 TEST_CASE("a step of an optimiser on the card is one kernel for each parameter") {
   const Tensor a = ones({3, 4}, {.device = cuda, .requires_grad = true});
   const Tensor b = ones({5}, {.dtype = float64, .device = cuda, .requires_grad = true});

@@ -358,11 +358,11 @@ int run(Size grid, Size size, const std::function<void()>& thread) {
 
 void wait_for_block(const char* file, int line) { wait(State::at_barrier, file, line); }
 
-std::uint64_t shuffle_down(unsigned, std::uint64_t value, unsigned by, const char* file, int line) {
+std::uint64_t shuffle(std::uint64_t value, unsigned lane, const char* file, int line) {
   auto& row = block.handed[block.threads[now].shuffles++ % 2];
   row[now] = value;
   wait(State::at_shuffle, file, line);
-  return now % 32 + by < 32 ? row[now + by] : value;
+  return lane < 32 ? row[now / 32 * 32 + lane] : value;
 }
 
 }  // namespace card

@@ -40,8 +40,8 @@ using Size = std::array<unsigned, 3>;
 int run(Size grid, Size block, const std::function<void()>& thread);
 
 void wait_for_block(const char* file, int line);
-std::uint64_t shuffle_down(unsigned mask, std::uint64_t value, unsigned by, const char* file,
-                           int line);
+// What the thread of this lane hands over, or the value itself where there is no such lane.
+std::uint64_t shuffle(std::uint64_t value, unsigned lane, const char* file, int line);
 
 // While one of these lives, the card's memory is open.
 class Open {

@@ -32,16 +32,19 @@ inline dim3 threadIdx, blockIdx, blockDim, gridDim;  // of the fiber that runs
 #define __syncthreads() card::wait_for_block(__FILE__, __LINE__)
 
 template <class T>
-T card_shuffle_down(unsigned mask, T value, unsigned by, const char* file, int line) {
+T card_shuffle(T value, unsigned from, const char* file, int line) {
   static_assert(sizeof(T) <= 8);
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
-  bits = card::shuffle_down(mask, bits, by, file, line);
+  bits = card::shuffle(bits, from, file, line);
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+// All threads of a warp take part, whatever the mask.
+#define __shfl_sync(mask, value, lane) \
+  card_shuffle(value, static_cast<unsigned>(lane), __FILE__, __LINE__)
 #define __shfl_down_sync(mask, value, by) \
-  card_shuffle_down(mask, value, static_cast<unsigned>(by), __FILE__, __LINE__)
+  card_shuffle(value, threadIdx.x % 32 + static_cast<unsigned>(by), __FILE__, __LINE__)
 
 inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
   const unsigned long long before = *at;
