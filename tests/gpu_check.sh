@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# kernels.cu on a real GPU: builds it for the card that is here, runs the tests of test_cuda.cpp on
-# it, looks at a few of them with compute-sanitizer, prints a table of times, and plays lesson 18.
-# Under 6 minutes.
+# kernels.cu on a real GPU: builds it for the card that is here, runs the tests of test_cuda.cpp on it
+# (every operation with its gradients, kernels, random numbers, optimisers), trains networks beside
+# PyTorch, looks at a few tests with compute-sanitizer, prints a table of times against PyTorch, and
+# plays lesson 18. Under 6 minutes.
 #
 #     tests/gpu_check.sh [folder for what it builds]
 #
-# UNTRIED: so far there has been no machine with a GPU. What has run is kernels.cu over the stand-in
-# (tests/cuda_on_cpu), this script's compile commands, and nothing else of it.
+# UNTRIED as a whole: so far there has been no machine with a GPU. What has run is the build, here
+# (nvcc 13, CMake 3.25), and all of the programs over the stand-in (tests/cuda_on_cpu).
 #
-# It needs nvcc, cuBLAS, g++ and Catch2's header (CATCH_INCLUDE says where, if it is not with the
-# system's).
+# It needs nvcc with cuBLAS, CMake, Catch2 (CMAKE_PREFIX_PATH says where, if it is not with the
+# system's); for the trainings nlohmann-json, and for them and the comparison python3 with PyTorch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=${1:-build-gpu}
-mkdir -p "$build"
 say() { echo "gpu_check: $* (${SECONDS} s)"; }
 
 command -v nvcc >/dev/null || { echo "skipped: nvcc is not installed"; exit 0; }
@@ -23,38 +23,30 @@ if ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
   exit 0
 fi
 nvidia-smi -L
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 
-cuda_root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-library=$cuda_root/lib64
-compile=(g++ -std=c++20 -O1 -w -I. "-I${CATCH_INCLUDE:-/usr/include}" "-DSOURCE_DIRECTORY=\"$PWD\"")
-
-say "compiling, all at once"
-nvcc -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 2810 -arch=native -lineinfo -I. \
-  -c kernels.cu -o "$build/kernels.o" &
-"${compile[@]}" -DON_A_GPU -c tests/test_cuda.cpp -o "$build/test_cuda.o" &
-printf '#define CATCH_CONFIG_MAIN\n#include <catch2/catch.hpp>\n' >"$build/main.cpp"
-"${compile[@]}" -c "$build/main.cpp" -o "$build/main.o" &
-g++ -std=c++20 -O3 -march=native -w -I. -c tests/programs/gpu_times.cpp -o "$build/gpu_times.o" &
-for name in 18_gpu main; do
-  g++ -std=c++20 -O3 -march=native -w -I. -c lessons/$name.cpp -o "$build/lesson_$name.o" &
-done
-for _ in 1 2 3 4 5 6; do wait -n; done  # one that fails ends the script
-link() {  # program, objects
-  g++ "${@:2}" "$build/kernels.o" -o "$build/$1" \
-    -L"$library" -Wl,-rpath,"$library" -lcublas -lcudart -lpthread
-}
-link test_cuda "$build"/{test_cuda,main}.o
-link gpu_times "$build/gpu_times.o"
-link lesson "$build"/lesson_{18_gpu,main}.o
+say "building for compute capability $capability"
+cmake -S . -B "$build" --log-level=NOTICE -D CMAKE_BUILD_TYPE=Release -D MINITENSOR_CUDA=ON \
+  -D MINITENSOR_WINDOW=OFF -D MINITENSOR_GRAPHVIZ=OFF -D CMAKE_CUDA_ARCHITECTURES="$capability-real" \
+  -D CMAKE_CUDA_FLAGS=-lineinfo
+cmake --build "$build" --parallel "$(nproc)" --target gpu_programs
+programs=$build/tests
 
 failed=0
-say "the tests, on the card"
-timeout 120 "$build/test_cuda" -d yes || failed=1
-
+check() {  # seconds at most, what it is, command
+  say "$2"
+  timeout "$1" "${@:3}" || { failed=1; say "FAILED: $2"; }
+}
+check 90 "the tests, on the card" "$programs/gpu_test" -d yes
+if [[ -x $programs/gpu_train ]]; then
+  check 60 "trainings, beside PyTorch" python3 tests/parity/run --program "$programs/gpu_train" \
+    --device cuda
+else
+  say "nlohmann-json is not installed, and so no training is compared with PyTorch's"
+fi
 if command -v compute-sanitizer >/dev/null; then
   look() {  # tool, test
-    say "compute-sanitizer, $1: $2"
-    timeout 60 compute-sanitizer --tool "$1" --error-exitcode 1 "$build/test_cuda" "$2" || failed=1
+    check 40 "$1: $2" compute-sanitizer --tool "$1" --error-exitcode 1 "$programs/gpu_test" "$2"
   }
   look memcheck "a thread goes on*"
   look memcheck "a stack of matrices*"
@@ -64,10 +56,7 @@ if command -v compute-sanitizer >/dev/null; then
 else
   say "compute-sanitizer is not installed"
 fi
-
-say "times"
-timeout 60 "$build/gpu_times" || failed=1
-say "lesson 18"
-timeout 60 "$build/lesson" || failed=1
+check 120 "times" python3 tests/gpu_times --program "$programs/gpu_times"
+check 60 "lesson 18" "$programs/gpu_lesson" --brief
 if ((failed)); then say "something FAILED"; else say "all is well"; fi
 exit "$failed"

@@ -1,7 +1,7 @@
 // Trains the networks of tests/parity/run: reads first values and batches, writes the values after
 // the last step. Both programs have the same tables of networks and optimisers.
 //
-//     train FOLDER STEPS mlp:adam lenet:sgd ...
+//     train FOLDER STEPS DEVICE mlp:adam lenet:sgd ...
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -43,7 +43,8 @@ struct Block : nn::Module {
   nn::Linear narrow = add("narrow", nn::Linear(16, 8));
   Tensor forward(const Tensor& x) override {
     const Tensor y = norm1(x);
-    const Tensor causal = ones({x.size(1), x.size(1)}, {.dtype = boolean}).triu(1);
+    const Tensor causal =
+        ones({x.size(1), x.size(1)}, {.dtype = boolean, .device = x.device()}).triu(1);
     const Tensor seen = attention(y, y, y, {.attn_mask = causal}).output;
     const Tensor sum = x + seen;
     const Tensor inner = gelu(wide(norm2(sum)));
@@ -144,14 +145,16 @@ std::unique_ptr<nn::Module> network_for(const std::string& name) {
 }
 
 void train(const std::string& folder, const std::string& network, const std::string& trainer,
-           int steps) {
+           int steps, Device device) {
   NamedTensors given = load_safetensors(folder + "/" + network + ".safetensors");
   NamedTensors first;
   for (const auto& [name, x] : given)
     if (name.rfind("state.", 0) == 0) first[name.substr(6)] = x;
+  for (auto& [name, x] : given) x = x.to(device);
   const std::unique_ptr<nn::Module> net = network_for(network);
   net->to(float64);
   net->load_state_dict(first);
+  net->to(device);
   const Trainer t = trainer_for(trainer, net->parameters());
   for (int step = 0; step < steps; ++step) {
     const std::string batch = std::to_string(step % 4);
@@ -164,18 +167,20 @@ void train(const std::string& folder, const std::string& network, const std::str
     for (const Schedule& schedule : t.schedules) schedule->step();
   }
   net->eval();
+  const Tensor logits = (*net)(given["x.0"]).detach().cpu();
+  net->to(cpu);
   nn::StateDict last = net->state_dict();
-  last.emplace_back("logits", (*net)(given["x.0"]).detach());
+  last.emplace_back("logits", logits);
   save_safetensors(folder + "/" + network + "." + trainer + ".safetensors", last);
 }
 
 }  // namespace
 
 int main(int count, char** words) try {
-  for (int i = 3; i < count; ++i) {
+  for (int i = 4; i < count; ++i) {
     const std::string word = words[i];
     const std::size_t colon = word.find(':');
-    train(words[1], word.substr(0, colon), word.substr(colon + 1), std::atoi(words[2]));
+    train(words[1], word.substr(0, colon), word.substr(colon + 1), std::atoi(words[2]), words[3]);
   }
 } catch (const Error& error) {
   std::cerr << error.what() << '\n';
