@@ -3,7 +3,7 @@
 An entry is a reason and a function of what was found: `op`, `words` and `line` of the statement (for a value:
 of the one that made it), `ours` and `theirs` (what the two printed), `kind` ("refused here", "refused there",
 "result", "value", "gradient"), `types`, `shapes` and `grads` (the dtype and shape of each name, and which names
-backward passes see), and `program`, all its lines.
+backward passes see), `program`, all its lines, and `refused`, those that PyTorch refused.
 """
 
 import re
@@ -67,6 +67,13 @@ def few_digits(d):
 def twice(d):
     """Whether a derivative is recorded, to be differentiated again."""
     return re.search(r"= grad \S+ \S+ true", "\n".join(d.program))
+
+
+def only_nan_there(d):
+    """Whether the two agree in all that is not NaN in PyTorch."""
+    ours, theirs = (text.split()[2:] for text in (d.ours, d.theirs))
+    return d.ours != "nothing" and all("%.5g" % float(a) == "%.5g" % float(b) for a, b in zip(ours, theirs)
+                                       if b != "nan")
 
 
 def written_under_no_grad(d):
@@ -268,12 +275,23 @@ KNOWN = [
      lambda d: d.kind == "gradient" and uses(d, "layer_norm", "group_norm", "batch_norm") and "nan" in d.theirs and
      re.search("inf|nan", d.ours)),
     ("the gradient of an exponent whose base is 0 is 0, also where NaN arrives",
-     lambda d: d.kind == "gradient" and uses(d, "pow") and "nan" in d.theirs and "nan" not in d.ours),
+     lambda d: d.kind in ("gradient", "value") and uses(d, "pow", "pow.base") and "nan" in d.theirs and
+     only_nan_there(d)),
     ("PyTorch computes batch_norm as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
      lambda d: d.kind in ("value", "gradient") and uses(d, "batch_norm") and "inf" in d.ours),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
      lambda d: d.kind == "gradient" and uses(d, "gelu") and '"tanh"' in " ".join(d.program) and "nan" in d.ours and
      "inf" in d.theirs),
+    ("nor of an infinite gradient that of the two terms of binary_cross_entropy_with_logits",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "binary_cross_entropy_with_logits") and "nan" in d.ours and
+     "inf" in d.theirs),
+    ("PyTorch's layer_norm with a bias and no weight loses what passes through the gradient of its bias",
+     lambda d: d.kind == "gradient" and twice(d) and
+     re.search(r"= layer_norm \w+ \S+ none (?!none)", "\n".join(d.program))),
+    ("PyTorch's assignment by an index that does not fit has written a part before it refuses",
+     lambda d: d.kind in ("value", "gradient") and any("= []=.tensor " in line for line in d.refused)),
+    ("a parameter of batch_norm has the shape [channels]; PyTorch counts its elements alone",
+     refuses("batch_norm: a parameter has shape")),
     ("PyTorch's group_norm of nothing has gradients of NaN; ours are 0",
      lambda d: d.kind == "gradient" and uses(d, "group_norm") and "nan" in d.theirs and
      not any(map(float, d.ours.split()[2:]))),

@@ -198,7 +198,8 @@ EXACT = set("tensor zeros ones full full.dtype empty eye zeros_like ones_like fu
 
 
 # Operations that only compute: they neither show memory nor write into it.
-KEEPERS = set("""tensor to clone contiguous detach cpu requires_grad_ retain_grad operator[] select slice narrow at
+KEEPERS = set("""tensor to clone contiguous detach cpu requires_grad_ retain_grad operator[] operator[].tensor select
+slice narrow at
 view reshape flatten unflatten squeeze squeeze.axis unsqueeze transpose t permute movedim expand expand_as
 broadcast_to split split.sizes chunk unbind diagonal unfold += -= *= /= []= []=.tensor backward backward.gradient grad grad.of
 zero_grad set_grad named""".split())
@@ -312,9 +313,9 @@ class Player:
                 if quirk:
                     results[i] = y.detach()
                 continue
-            if y.numel() == 0 or any(memory(y) == memory(self.names[n]) for n in inside):
+            if any(memory(y) == memory(self.names[n]) for n in inside) and y.numel() > 0:
                 continue
-            if y.stride() != torch.empty(y.shape).stride():
+            if y.numel() > 0 and y.stride() != torch.empty(y.shape).stride():
                 results[i] = y = y.clone(memory_format=torch.contiguous_format)
             if self.shake == -1 and name in COMPUTED:
                 results[i] = y.clone()
