@@ -9845,7 +9845,7 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
       largest = where(better, next, largest);
       indices = where(better, at(numbers, i, j), indices);
     }
-    picked = largest.flatten(-2);
+    picked = largest.flatten(-2).detach();  // a tensor of its own, whose history a write goes into
   }
   const Tensor lines = x.flatten(-2), places = indices.flatten(-2);  // as gather would pick them
   const Tensor y = record<rule::Gather>(picked, {&lines, &places}, loc, {0, {x.dim() - 2}});

@@ -52,6 +52,7 @@ void compare(const std::string& name, const Function& f, const std::vector<std::
   const Tensor y = f(leaves);
   CHECK(difference(y.to(float32), golden().at(name + ".y"), rtol, atol) == "");
   if (!y.requires_grad()) return;
+  if (y.is_view()) CHECK(Tensor(y.get().base).requires_grad());  // or a write would lose it
   y.backward(ones_like(y));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const std::string gradient = name + ".d" + "abc"[i];
@@ -885,6 +886,14 @@ TEST_CASE("the first NaN of a window is its largest element, and else the first 
   CHECK(indices.to_vector<int>() == std::vector<int>{1, 2});
   max_pool2d(x, 1).zero_();  // it has memory of its own
   CHECK(x[0][0][0].item() == 1);
+}
+
+TEST_CASE(
+    "a part of what a pool has made may be written, and the rest keeps its gradient") {  // by hand
+  const Tensor x = leaf({1., 2., 3., 4.}), y = max_pool2d(x.reshape({2, 1, 1, 2}), 1);
+  y[0] = 0;
+  (y * tensor({5., 6., 7., 8.}).reshape({2, 1, 1, 2})).sum().backward();
+  CHECK(values(x.grad()) == Values{0, 0, 7, 8});
 }
 
 TEST_CASE("class numbers become rows with a one") {

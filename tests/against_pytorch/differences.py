@@ -76,14 +76,31 @@ def only_nan_there(d):
                                        if b != "nan")
 
 
-def written_under_no_grad(d):
-    off = False
+def under_no_grad(d):
+    """The lines that ran under no_grad."""
+    lines, off = [], False
     for line in d.program:
         if line.startswith("no_grad"):
             off = line == "no_grad true"
-        if off and re.match(r"\w+ = %s " % IN_PLACE, line):
-            return True
-    return False
+        elif off:
+            lines.append(line)
+    return lines
+
+
+def is_write(line):
+    return re.match(r"\w+ = %s " % IN_PLACE, line)
+
+
+def written(d):
+    return any(map(is_write, d.program))
+
+
+def written_under_no_grad(d):
+    return any(map(is_write, under_no_grad(d)))
+
+
+def viewed_under_no_grad(d):
+    return any(line.rpartition(" = ")[2].split()[0] in VIEWS for line in under_no_grad(d))
 
 
 def made_by(d, name):
@@ -126,7 +143,9 @@ KNOWN = [
      lambda d: d.kind in ("gradient", "value") and uses(d, "max_pool2d", "max_pool2d.indices") and
      any("nan" in line for line in d.program + [d.answer])),
     ("where two or more factors are 0 and another is NaN, PyTorch's prod says 0; the product of the others is NaN",
-     lambda d: d.kind == "gradient" and uses(d, "prod", "prod.axis", "prod.dtype") and "nan" in d.ours),
+     lambda d: d.kind in ("gradient", "value") and uses(d, "prod", "prod.axis", "prod.dtype") and "nan" in d.ours),
+    ("of equal elements topk takes the first ones; PyTorch any",
+     lambda d: d.kind == "value" and d.op == "topk" and " int64" in d.ours),
     ("amax and amin of a row with NaN give the gradient to the NaN, as max does; PyTorch divides 0 by 0",
      lambda d: d.kind in ("gradient", "value") and uses(d, "amax", "amin") and "nan" in d.theirs),
     ("a clamp whose minimum is above its maximum keeps a NaN, and so gives its gradient to the NaN; PyTorch's to the "
@@ -160,6 +179,14 @@ KNOWN = [
      lambda d: d.theirs.endswith(" refused") or says("is the output of a function that returns multiple views")(d)),
     ("the stride of an axis with one element is never used, and may differ",
      lambda d: d.kind == "result" and used_strides(d.ours) == used_strides(d.theirs)),
+    ("attention takes matrices, as in 2.x; what stands for it here takes what matmul takes",
+     refuses("scaled_dot_product_attention: the shapes")),
+    ("a view that was made under no_grad takes its history from its base when that is written; for this comparison "
+     "PyTorch's was cut off",
+     lambda d: viewed_under_no_grad(d) and written(d) and
+     (d.kind == "gradient" or d.kind == "result" and d.ours.replace("grad", "") == d.theirs.replace("grad", ""))),
+    ("the gradient of logsumexp where all is -inf is 0",
+     lambda d: d.kind in ("gradient", "value") and uses(d, "logsumexp") and "nan" in d.theirs and only_nan_there(d)),
     ("where all scores are -inf, attention gives 0",
      lambda d: d.kind in ("value", "gradient") and uses(d, "scaled_dot_product_attention") and "nan" in d.theirs),
     ("a second derivative at a pole, such as that of 1 / x at 0, is inf or NaN by the order of its factors",
@@ -236,8 +263,7 @@ KNOWN = [
     ("2.x: where the correction leaves no degree of freedom, the gradient of var is NaN or infinite",
      lambda d: d.kind in ("gradient", "value") and uses(d, "var", "std", "var.axes", "std.axes") and "nan" in d.ours),
     ("2.x: a tensor that retains its gradient goes on to do so when it is written",
-     lambda d: d.kind == "gradient" and uses(d, "retain_grad") and
-     any(re.match(r"\w+ = %s " % IN_PLACE, line) for line in d.program)),
+     lambda d: d.kind == "gradient" and uses(d, "retain_grad") and written(d)),
     ("2.x: a mask is boolean", refuses("the condition is")),
     # What PyTorch can't do, or does wrongly.
     ("PyTorch's gradient of atan2 fails for a bool beside a float", says("Negation, the `-` operator, on a bool")),
@@ -250,7 +276,8 @@ KNOWN = [
     ("PyTorch's group_norm without a weight has no second derivative, and none of its bias alone",
      says("shape '[0]' is invalid for input", "tensor does not have a device")),
     ("PyTorch fails inside of a chain of writes", says("could not compute gradients for some functions")),
-    ("PyTorch's normalisations want one dtype", says("expected scalar type", "mixed dtype")),
+    ("PyTorch's normalisations and convolutions want one dtype",
+     says("expected scalar type", "mixed dtype", "and bias type")),
     ("PyTorch's gradient of a cumprod in another dtype fails where an element is 0",
      lambda d: uses(d, "cumprod.dtype") and says("masked_scatter: expected self and source")(d)),
     ("PyTorch fails where integers are made of what wants a gradient",
