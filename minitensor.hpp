@@ -1372,62 +1372,70 @@ inline Tensor full_like(const Tensor& x, Scalar value, TensorOptions options = {
   return full(x.shape(), value, options_like(x, options), loc);
 }
 
+// What may stand in a std::vector or an array that becomes a tensor: numbers, or rows of them.
+template <class T>
+inline constexpr bool is_row_item = Number<T>;
+template <class T>
+inline constexpr bool is_row_item<std::vector<T>> = is_row_item<T>;
+template <class T, std::size_t n>
+inline constexpr bool is_row_item<T[n]> = is_row_item<T>;
+
 // The numbers of a nested list: `tensor({{1., 2.}, {3., 4.}})` has shape [2, 2]. One recursive type
-// takes every depth; it is a plain literal, so that a large table costs the compiler nothing.
+// takes every depth; it is a plain literal, so that a large table costs the compiler nothing. Of a
+// vector or an array it keeps a pointer, and reads one item after the other.
 class Nested {
  public:
   constexpr Nested() : list_(), is_list_(true) {}  // {}: an empty list
   template <Number T>
   constexpr Nested(T value) : number_(value) {}
   constexpr Nested(std::initializer_list<Nested> list) : list_(list), is_list_(true) {}
-  template <Number T>
-  Nested(const std::vector<T>& values)
-      : values_(&values),
-        count_(static_cast<std::int64_t>(values.size())),
+  template <class T>
+  requires is_row_item<T> Nested(const std::vector<T>& items)
+      : items_(&items),
+        count_(static_cast<std::int64_t>(items.size())),
         is_list_(true),
-        value_at_([](const void* v, std::int64_t i) {
-          return Scalar(static_cast<T>(
-              (*static_cast<const std::vector<T>*>(v))[static_cast<std::size_t>(i)]));
+        item_at_([](const void* from, std::int64_t i) {
+          const T& item = (*static_cast<const std::vector<T>*>(from))[static_cast<std::size_t>(i)];
+          return Nested(item);
         }),
-        number_(T{}) {}
-  template <Number T, std::size_t n>
-  Nested(const T (&values)[n])
-      : values_(&values),
+        number_(Nested(T{}).number_) {}
+  template <class T, std::size_t n>
+  requires is_row_item<T> Nested(const T (&items)[n])
+      : items_(&items),
         count_(static_cast<std::int64_t>(n)),
         is_list_(true),
-        value_at_(
-            [](const void* v, std::int64_t i) { return Scalar(static_cast<const T*>(v)[i]); }),
-        number_(T{}) {}
+        item_at_([](const void* from, std::int64_t i) {
+          return Nested(static_cast<const T*>(from)[i]);
+        }) {}
   Nested(const Nested&) = delete;
 
   Shape shape() const {
     Shape shape;
-    for (const Nested* here = this; here->is_list_; here = here->list_.begin()) {
-      shape.push_back(here->size());
-      if (here->values_ || here->size() == 0) break;
-    }
+    if (!is_list_) return shape;
+    if (size() > 0) shape = item_at_ ? item_at_(items_, 0).shape() : list_.begin()->shape();
+    shape.insert(0, size());
     return shape;
   }
   // Appends the numbers, which have to fill this shape.
   void append_to(std::vector<Scalar>& numbers, const Shape& shape, int depth, const At& at) const {
     const bool leaf = depth == shape.size();
-    const bool too_flat = values_ && depth + 1 != shape.size();
-    if (is_list_ == leaf || too_flat || (is_list_ && size() != shape[depth]))
+    if (is_list_ == leaf || (is_list_ && size() != shape[depth]))
       fail(at, {"the nested list is ragged: its rows have different lengths"});
     if (leaf) numbers.push_back(number_);
-    for (std::int64_t i = 0; values_ && i < count_; ++i) numbers.push_back(value_at_(values_, i));
     for (const Nested& item : list_) item.append_to(numbers, shape, depth + 1, at);
+    for (std::int64_t i = 0; i < count_; ++i)
+      item_at_(items_, i).append_to(numbers, shape, depth + 1, at);
   }
   // What an empty list holds.
-  DType dtype() const { return values_ ? number_.dtype() : float32; }
+  DType dtype() const { return item_at_ ? number_.dtype() : float32; }
 
  private:
-  std::int64_t size() const { return values_ ? count_ : static_cast<std::int64_t>(list_.size()); }
+  std::int64_t size() const { return item_at_ ? count_ : static_cast<std::int64_t>(list_.size()); }
   std::initializer_list<Nested> list_;
-  const void* values_ = nullptr;
+  const void* items_ = nullptr;
   std::int64_t count_ = 0;
   bool is_list_ = false;
-  Scalar (*value_at_)(const void*, std::int64_t) = nullptr;
+  Nested (*item_at_)(const void* items, std::int64_t i) = nullptr;
   Scalar number_ = 0;
 };
 

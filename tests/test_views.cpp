@@ -340,6 +340,28 @@ TEST_CASE("a vector among nested lists must stand as deep as the others") {
   CHECK(tensor({std::vector{1, 2}, std::vector{3, 4}}).shape() == Shape(2, 2));
 }
 
+TEST_CASE("vectors of vectors and arrays of arrays make tensors, to any depth") {
+  const std::vector<std::vector<double>> rows = {{1, 2, 3}, {4, 5, 6}};
+  CHECK(difference(tensor(rows), tensor({{1., 2., 3.}, {4., 5., 6.}})) == "");
+  CHECK(difference(tensor(rows, {.dtype = int64}), tensor({{1, 2, 3}, {4, 5, 6}})) == "");
+  CHECK(difference(tensor({rows, rows})[1], tensor(rows)) == "");
+  const std::vector<std::vector<std::vector<int>>> deep = {{{1, 2}}, {{3, 4}}, {{5, 6}}};
+  CHECK(tensor(deep).shape() == Shape(3, 1, 2));
+  CHECK(ints(tensor(deep)) == std::vector<int>{1, 2, 3, 4, 5, 6});
+  const std::vector<std::vector<bool>> flags = {{true, false}, {false, true}};
+  CHECK(difference(tensor(flags), tensor({{true, false}, {false, true}})) == "");
+  const int table[2][3] = {{1, 2, 3}, {4, 5, 6}};
+  CHECK(difference(tensor(table), tensor({{1, 2, 3}, {4, 5, 6}})) == "");
+
+  CHECK(tensor(std::vector<std::vector<double>>(2)).shape() == Shape(2, 0));
+  const Tensor nothing = tensor(std::vector<std::vector<int>>());
+  CHECK(nothing.shape() == Shape(0));
+  CHECK(nothing.dtype() == int64);
+  const std::vector<std::vector<double>> ragged = {{1, 2}, {3}};
+  CHECK(error_of([&] { return tensor(ragged); }) ==
+        "tensor: the nested list is ragged: its rows have different lengths at HERE.");
+}
+
 TEST_CASE("an empty batch of transposed matrices is copied and added") {
   CHECK(zeros({0, 16, 16}).transpose(1, 2).clone().shape() == Shape(0, 16, 16));
   const Tensor x = zeros({0, 64, 64});
