@@ -990,9 +990,14 @@ class [[nodiscard]] Tensor {
   Tensor clamp(Scalar min, Scalar max, Loc loc = Loc::here()) const;
   Tensor clamp(Scalar min, Loc loc = Loc::here()) const;
   Tensor clamp(const Tensor& min, const Tensor& max = {}, Loc loc = Loc::here()) const;
+  Tensor clip(struct ClampOptions options, Loc loc = Loc::here()) const;  // clamp's second name
+  Tensor clip(Scalar min, Scalar max, Loc loc = Loc::here()) const;
   Tensor isnan(Loc loc = Loc::here()) const;
   Tensor isinf(Loc loc = Loc::here()) const;
   Tensor isfinite(Loc loc = Loc::here()) const;
+  bool equal(const Tensor& other, Loc loc = Loc::here()) const;
+  bool allclose(const Tensor& other, struct CloseOptions options, Loc loc = Loc::here()) const;
+  bool allclose(const Tensor& other, Loc loc = Loc::here()) const;
   Tensor logical_and(const Tensor& other, Loc loc = Loc::here()) const;
   Tensor logical_or(const Tensor& other, Loc loc = Loc::here()) const;
   Tensor logical_xor(const Tensor& other, Loc loc = Loc::here()) const;
@@ -1110,6 +1115,11 @@ struct ValuesIndices {
 struct ClampOptions {
   ByName by_name = ByName();
   std::optional<Scalar> min = {}, max = {};
+};
+struct CloseOptions {
+  ByName by_name = ByName();
+  double rtol = 1e-5, atol = 1e-8;
+  bool equal_nan = false;
 };
 struct AddmmOptions {
   ByName by_name = ByName();
@@ -5679,6 +5689,14 @@ inline Tensor Tensor::clamp(const Tensor& min, const Tensor& max, Loc loc) const
   if (max.defined()) y = binary<rule::ClampMaxTensor>(y, max, loc);
   return titled("ClampBackward0", y);
 }
+inline Tensor Tensor::clip(ClampOptions options, Loc loc) const { return clamp(options, loc); }
+inline Tensor Tensor::clip(Scalar min, Scalar max, Loc loc) const { return clamp(min, max, loc); }
+inline Tensor clip(const Tensor& x, ClampOptions options, Loc loc = Loc::here()) {
+  return x.clamp(options, loc);
+}
+inline Tensor clip(const Tensor& x, Scalar min, Scalar max, Loc loc = Loc::here()) {
+  return x.clamp(min, max, loc);
+}
 inline Tensor clamp(const Tensor& x, ClampOptions options, Loc loc = Loc::here()) {
   return x.clamp(options, loc);
 }
@@ -7143,6 +7161,26 @@ inline Tensor stack(const std::vector<Tensor>& tensors, Extent axis = 0, Loc loc
   }
   return titled("StackBackward0", cat(rows, axis));
 }
+// Side by side: along axis 1, or along the only one.
+inline Tensor hstack(const std::vector<Tensor>& tensors, Loc loc = Loc::here()) {
+  const Composed whole("hstack", loc);
+  std::vector<Tensor> parts;
+  for (const Tensor& x : tensors) {
+    check_together({"hstack", loc}, {&tensors[0], &x});
+    parts.push_back(x.dim() == 0 ? x.reshape({1}) : x);
+  }
+  return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1);
+}
+// One below the other: along axis 0, where [n] counts as a row [1, n].
+inline Tensor vstack(const std::vector<Tensor>& tensors, Loc loc = Loc::here()) {
+  const Composed whole("vstack", loc);
+  std::vector<Tensor> rows;
+  for (const Tensor& x : tensors) {
+    check_together({"vstack", loc}, {&tensors[0], &x});
+    rows.push_back(x.dim() < 2 ? x.reshape({1, x.numel()}) : x);
+  }
+  return cat(rows, 0);
+}
 
 // ---- Gathering, and its mirror image ------------------------------------------------------------
 //
@@ -7317,6 +7355,34 @@ inline Shape line_along(int axis, int dims) {
   Shape line = Shape::filled(dims, 1);
   line[axis] = -1;
   return line;
+}
+struct MeshgridOptions {
+  ByName by_name = ByName();
+  const char* indexing = "ij";  // or "xy": the first two axes exchanged, as plots want them
+};
+// The coordinates of the points of a grid, from those along each axis: lines of n and m numbers ->
+// two views [n, m], of which the first changes from row to row.
+inline std::vector<Tensor> meshgrid(const std::vector<Tensor>& lines, MeshgridOptions options = {},
+                                    Loc loc = Loc::here()) {
+  const At at{"meshgrid", loc};
+  const std::string_view indexing = options.indexing;
+  if (indexing != "ij" && indexing != "xy")
+    fail(at, {"indexing is \"", indexing, "\""}, {"write \"ij\" or \"xy\""});
+  if (lines.empty()) fail(at, {"it needs at least one tensor"});
+  const Composed whole("meshgrid", loc);
+  Shape shape;
+  for (const Tensor& x : lines) {
+    check_together(at, {&lines[0], &x});
+    if (x.dim() > 1) fail(at, {"it takes lines of numbers, not ", x.shape()});
+    shape.push_back(x.numel());
+  }
+  std::vector<Tensor> grids;
+  for (const Tensor& x : lines) {
+    const int axis = static_cast<int>(grids.size());
+    const Tensor grid = x.reshape(line_along(axis, shape.size())).expand(shape);
+    grids.push_back(indexing == "xy" && shape.size() > 1 ? grid.transpose(0, 1) : grid);
+  }
+  return grids;
 }
 // A line of indices for an axis, as an index for every element: [n] -> shape, with n at the axis.
 inline Tensor spread(const Tensor& index, Shape shape, int axis, const At& at) {
@@ -8589,6 +8655,34 @@ inline Tensor Tensor::isfinite(Loc loc) const {
   const Composed whole("isfinite", loc);
   return (*this == *this) & (*this != std::numeric_limits<double>::infinity()) &
          (*this != -std::numeric_limits<double>::infinity());
+}
+// Are all elements the same, and the shapes?
+inline bool Tensor::equal(const Tensor& other, Loc loc) const {
+  check_together({"equal", loc}, {this, &other});
+  const Unseen inside(loc);
+  return shape() == other.shape() && (*this == other).all().item<bool>();
+}
+// Is |a - b| <= atol + rtol * |b| everywhere? An infinity is close to itself alone.
+inline bool Tensor::allclose(const Tensor& other, CloseOptions options, Loc loc) const {
+  const At at{"allclose", loc};
+  check_together(at, {this, &other});
+  static_cast<void>(broadcast_shapes(shape(), other.shape(), at));
+  const Unseen inside(loc);
+  const Tensor a = to(float64), b = other.to(float64), distance = (a - b).abs();
+  Tensor close = (distance <= b.abs() * options.rtol + options.atol) & distance.isfinite();
+  close = close | (a == b);
+  if (options.equal_nan) close = close | (a.isnan() & b.isnan());
+  return close.all().item<bool>();
+}
+inline bool Tensor::allclose(const Tensor& other, Loc loc) const {
+  return allclose(other, {}, loc);
+}
+inline bool equal(const Tensor& a, const Tensor& b, Loc loc = Loc::here()) {
+  return a.equal(b, loc);
+}
+inline bool allclose(const Tensor& a, const Tensor& b, CloseOptions options = {},
+                     Loc loc = Loc::here()) {
+  return a.allclose(b, options, loc);
 }
 // Of numbers everything but 0 counts as true.
 inline Tensor Tensor::logical_and(const Tensor& other, Loc loc) const {

@@ -245,6 +245,15 @@ inline const std::vector<OperationRow>& table() {
        },
        {{{2, 3}, {2, 3}}}},
 
+      {"cat", [](const In& in) { return hstack({in[0], in[1]}); }, {{{2, 3}, {2, 1}}, {{2}, {1}}, {{}, {2}}}},
+      {"cat", [](const In& in) { return vstack({in[0], in[1]}); }, {{{2, 3}, {1, 3}}, {{2}, {2}}, {{2}, {3, 2}}}},
+      {"expand",
+       [](const In& in) {
+         const std::vector<Tensor> grid = meshgrid({in[0], in[1]}, {.indexing = "xy"});
+         return grid[0].exp() * grid[1];
+       },
+       {{{2}, {3}}, {{}, {2}}, {{1}, {0}}}},
+
       // ---- Gathering ----
       {"gather", [](const In& in) { return in[0].gather(1, beside(in, index)); }, {{{2, 3}}, {{3, 4}}}},
       {"gather", [](const In& in) { return in[0].gather(0, beside(in, index)); }, {{{3, 3}}}},

@@ -486,6 +486,37 @@ TEST_CASE("functions of floats take integers and give float32, steps leave integ
         std::vector<int>{1, 0});
 }
 
+TEST_CASE("allclose and equal answer for whole tensors") {  // answers of PyTorch 1.13
+  const auto at = [](double value) { return tensor({value}); };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(allclose(tensor({1., 2.}), tensor({1., 2.00001})));
+  CHECK_FALSE(allclose(tensor({1., 2.}), tensor({1., 2.0001})));
+  CHECK(allclose(at(1e-9), at(0)));
+  CHECK_FALSE(allclose(at(1e-7), at(0)));
+  CHECK(at(1.1).allclose(at(1), {.atol = 0.2}));
+  CHECK(at(1).allclose(at(1.1), {.rtol = 0.1}));
+  CHECK(allclose(at(infinity), at(infinity)));
+  CHECK_FALSE(allclose(at(infinity), at(-infinity)));
+  CHECK_FALSE(allclose(at(0), at(infinity), {.rtol = 0.1}));
+  CHECK_FALSE(allclose(at(nan), at(nan)));
+  CHECK(allclose(at(nan), at(nan), {.equal_nan = true}));
+  CHECK(allclose(tensor({1., 1.}), tensor(1.)));  // shapes broadcast
+  CHECK(allclose(tensor({true}), tensor({true})));
+  CHECK(allclose(tensor({1, 2}), tensor({1., 2.}, {.dtype = float64})));  // ours: any dtypes
+  CHECK(error_of([] { return allclose(ones({2}), ones({3})); }) ==
+        "allclose: shapes do not broadcast: [2] and [3] (2 vs 3 at axis -1) at HERE. Hint: sizes "
+        "must "
+        "be equal or 1, counted from the last axis");
+
+  CHECK(equal(tensor({1, 2}), tensor({1., 2.})));
+  CHECK_FALSE(equal(tensor({1, 2}), tensor({1, 3})));
+  CHECK_FALSE(equal(tensor({1., 1.}), tensor(1.)));
+  CHECK_FALSE(at(nan).equal(at(nan)));
+  CHECK(zeros({0}).equal(zeros({0})));
+  const Tensor x = leaf({1.});
+  CHECK(x.equal(x * 1));  // an answer is no part of a graph
+}
+
 TEST_CASE("an activation is one node, with PyTorch's name") {
   const Tensor x = leaf({1., -1.});
   const auto name = [](const Tensor& y) { return std::string(y.grad_fn()->name()); };

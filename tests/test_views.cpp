@@ -283,6 +283,40 @@ TEST_CASE("cat joins along an axis, stack along a new one") {
   CHECK(refused([] { return stack({}); }));
 }
 
+TEST_CASE("hstack joins side by side, vstack one below the other") {  // values of PyTorch 1.13
+  const Tensor x = counting({2, 2}), line = tensor({5, 6});
+  CHECK(ints(hstack({x, x})) == std::vector<int>{0, 1, 0, 1, 2, 3, 2, 3});
+  CHECK(ints(hstack({tensor(1), line})) == std::vector<int>{1, 5, 6});
+  CHECK(vstack({x, line, x}).shape() == Shape(5, 2));
+  CHECK(ints(vstack({line, line + 2})) == std::vector<int>{5, 6, 7, 8});
+  CHECK(vstack({tensor(1), tensor({{2}})}).shape() == Shape(2, 1));
+  CHECK(error_of([&] {
+          return vstack({x, tensor({1, 2, 3})});
+        }) == "vstack: only axis 0 may differ: [2, 2] and [1, 3] at HERE.");
+  CHECK(error_of([] { return hstack({}); }) == "hstack: it needs at least one tensor at HERE.");
+  CHECK(refused([&] { return hstack({x, Tensor()}); }));
+}
+
+TEST_CASE("meshgrid spreads lines over a grid, and copies nothing") {  // values of PyTorch 1.13
+  const Tensor x = tensor({1, 2, 3}), y = tensor({4, 5});
+  const std::vector<Tensor> rows = meshgrid({x, y}), plot = meshgrid({x, y}, {.indexing = "xy"});
+  CHECK(difference(rows[0], tensor({{1, 1}, {2, 2}, {3, 3}})) == "");
+  CHECK(difference(rows[1], tensor({{4, 5}, {4, 5}, {4, 5}})) == "");
+  CHECK(difference(plot[0], tensor({{1, 2, 3}, {1, 2, 3}})) == "");
+  CHECK(difference(plot[1], tensor({{4, 4, 4}, {5, 5, 5}})) == "");
+  CHECK(rows[0].shares_storage_with(x));
+  CHECK(rows[0].stride() == Shape(1, 0));
+  CHECK(meshgrid({x, tensor(7), y}, {.indexing = "xy"})[2].shape() == Shape(1, 3, 2));
+  CHECK(meshgrid({x}, {.indexing = "xy"})[0].shape() == Shape(3));
+  CHECK(error_of([&] {
+          return meshgrid({x, y}, {.indexing = "yx"});
+        }) == "meshgrid: indexing is \"yx\" at HERE. Hint: write \"ij\" or \"xy\"");
+  CHECK(error_of([&] {
+          return meshgrid({x, counting({2, 2})});
+        }) == "meshgrid: it takes lines of numbers, not [2, 2] at HERE.");
+  CHECK(error_of([] { return meshgrid({}); }) == "meshgrid: it needs at least one tensor at HERE.");
+}
+
 TEST_CASE("sizes and axes are asked for with negative numbers too") {
   const Tensor x = zeros({2, 3});
   CHECK(x.size(0) == 2);

@@ -78,6 +78,7 @@ Tensor made(DType type, const Shape& shape, const std::string& numbers, bool req
 }
 
 Results results(const Tensor& y) { return {y}; }
+Results results(bool yes) { return {tensor(yes)}; }
 Results results(const ValuesIndices& y) { return {y.values, y.indices}; }
 Results results(const std::vector<Tensor>& y) { return y; }
 
@@ -206,6 +207,9 @@ const std::map<std::string, Operation> table = {
     OP("repeat", T(0).repeat(L(1))),
     OP("cat", cat(A(0), I(1))),
     OP("stack", stack(A(0), I(1))),
+    OP("hstack", hstack(A(0))),
+    OP("vstack", vstack(A(0))),
+    OP("meshgrid", meshgrid(A(0), {.indexing = W(1)})),
     OP("split", T(0).split(I(1), I(2))),
     OP("split.sizes", T(0).split(L(1), I(2))),
     OP("chunk", T(0).chunk(I(1), I(2))),
@@ -269,6 +273,8 @@ const std::map<std::string, Operation> table = {
     UNARY(isinf),
     UNARY(isfinite),
     UNARY(logical_not),
+    OP("equal", equal(T(0), T(1))),
+    OP("allclose", T(0).allclose(T(1), {.rtol = R(2), .atol = R(3), .equal_nan = F(4)})),
     OP("logical_and", T(0).logical_and(T(1))),
     OP("logical_or", T(0).logical_or(T(1))),
     OP("logical_xor", T(0).logical_xor(T(1))),
@@ -282,6 +288,8 @@ const std::map<std::string, Operation> table = {
     OP("clamp", T(0).clamp({.min = X(1), .max = X(2)})),
     OP("clamp.number", T(0).clamp(N(1))),
     OP("clamp.tensors", T(0).clamp(T(1), T(2))),
+    OP("clip", T(0).clip({.min = X(1), .max = X(2)})),
+    OP("clip.numbers", clip(T(0), N(1), N(2))),
     OP("maximum", T(0).maximum(T(1))),
     OP("minimum", T(0).minimum(T(1))),
     OP("atan2", T(0).atan2(T(1))),

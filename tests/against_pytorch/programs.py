@@ -401,7 +401,7 @@ def _(w):
     return [x, '"x"'], [(x.dtype, x.shape)]
 
 
-@operation("retain_grad")
+@operation("retain_grad", weight=1.5)
 def _(w):
     x = w.floating()
     return [x], [(x.dtype, x.shape)]
@@ -778,6 +778,35 @@ def _(w):
     return [parts, axis], [(x.dtype, shape)]
 
 
+@operation("hstack")
+def _(w):
+    x = w.any()
+    shape = x.shape or (1,)
+    axis = 0 if len(shape) == 1 else 1
+    others = [w.new(replaced(shape, axis, w.random.randint(1, 3)), x.dtype) for _ in range(w.random.randint(0, 2))]
+    size = shape[axis] + sum(y.shape[axis] for y in others)
+    return [[x] + others], [(x.dtype, replaced(shape, axis, size))]
+
+
+@operation("vstack")
+def _(w):
+    x = w.any()
+    shape = x.shape if x.rank > 1 else (1,) + (x.shape or (1,))
+    others = [w.new(replaced(shape, 0, w.random.randint(1, 3)), x.dtype) for _ in range(w.random.randint(0, 2))]
+    return [[x] + others], [(x.dtype, replaced(shape, 0, shape[0] + sum(y.shape[0] for y in others)))]
+
+
+@operation("meshgrid")
+def _(w):
+    x = w.any(rank=w.pick(0, 1, 1, 1))
+    lines = [x] + [w.new(w.shape(w.pick(0, 1, 1, 1)), x.dtype) for _ in range(w.random.randint(0, 2))]
+    shape = tuple(line.numel for line in lines)
+    xy = w.chance(0.5)
+    if xy:
+        shape = shape[1::-1] + shape[2:]
+    return [lines, '"xy"' if xy else '"ij"'], [(x.dtype, shape)] * len(lines)
+
+
 @operation("split")
 def _(w):
     x = w.any(least=1, full=True)
@@ -968,6 +997,20 @@ def _(w):
     return [a, b], [("bool", broadcast(a.shape, b.shape))]
 
 
+@operation("equal")
+def _(w):
+    a = w.any()
+    b = w.partner(a, numbers=False) if w.chance(0.5) else a
+    return [a, b], [("bool", ())]
+
+
+@operation("allclose")
+def _(w):
+    a = w.any()
+    b = w.partner(a, numbers=False, dtypes=[a.dtype]) if w.chance(0.5) else a
+    return [a, b, w.pick(1e-5, 0.1, 0.5), w.pick(1e-8, 0.5, 2.0), w.chance(0.5)], [("bool", ())]
+
+
 @operation("logsigmoid", "silu")
 def _(w):
     x = w.floating()
@@ -1004,7 +1047,7 @@ def _(w):
     return [x, w.pick(-1.0, -0.5), w.pick(1.0, 2.0)], [(x.dtype, x.shape)]
 
 
-@operation("clamp")
+@operation("clamp", "clip")
 def _(w):
     x = w.any()
     low, high = w.pick((-1, 1), (None, 2), (0, None), (-0.5, 1.5), (2, -1), (None, 0.75))
@@ -1019,6 +1062,12 @@ def _(w):
 def _(w):
     x, low = w.any(), w.number()
     return [x, low], [(promoted(x, low), x.shape)]
+
+
+@operation("clip.numbers")
+def _(w):
+    x, low, high = w.any(), w.number(), w.number()
+    return [x, low, high], [(promoted(Known("", promoted(x, low), x.shape), high), x.shape)]
 
 
 @operation("clamp.tensors")

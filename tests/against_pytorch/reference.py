@@ -82,6 +82,9 @@ TABLE = {
     "repeat": "{0}.repeat({1})",
     "cat": "torch.cat({0}, {1})",
     "stack": "torch.stack({0}, {1})",
+    "hstack": "torch.hstack({0})",
+    "vstack": "torch.vstack({0})",
+    "meshgrid": "torch.meshgrid(*{0}, indexing={1})",
     "split": "{0}.split({1}, {2})",
     "split.sizes": "{0}.split({1}, {2})",
     "chunk": "{0}.chunk({1}, {2})",
@@ -105,6 +108,8 @@ TABLE = {
         "logical_not").split()},
     **{name: "{0}." + name + "({1})" for name in (
         "logical_and logical_or logical_xor maximum minimum atan2 floor_divide fmod remainder").split()},
+    "equal": "torch.tensor(torch.equal({0}, {1}))",
+    "allclose": "torch.tensor({0}.allclose({1}, {2}, {3}, {4}))",
     "logsigmoid": "F.logsigmoid({0})",
     "leaky_relu": "F.leaky_relu({0}, {1})",
     "elu": "F.elu({0}, {1})",
@@ -115,6 +120,8 @@ TABLE = {
     "clamp": "{0}.clamp({1}, {2})",
     "clamp.number": "{0}.clamp({1})",
     "clamp.tensors": "{0}.clamp({1}, {2})",
+    "clip": "{0}.clip({1}, {2})",
+    "clip.numbers": "torch.clip({0}, {1}, {2})",
     "div": "{0}.div({1}, rounding_mode={2} or None)",
     "lerp": "{0}.lerp({1}, {2})",
     # In place
@@ -201,12 +208,12 @@ EXACT = set("tensor zeros ones full full.dtype empty eye zeros_like ones_like fu
 KEEPERS = set("""tensor to clone contiguous detach cpu requires_grad_ retain_grad operator[] operator[].tensor select
 slice narrow at
 view reshape flatten unflatten squeeze squeeze.axis unsqueeze transpose t permute movedim expand expand_as
-broadcast_to split split.sizes chunk unbind diagonal unfold += -= *= /= []= []=.tensor backward backward.gradient grad grad.of
-zero_grad set_grad named""".split())
+broadcast_to meshgrid split split.sizes chunk unbind diagonal unfold += -= *= /= []= []=.tensor backward
+backward.gradient grad grad.of zero_grad set_grad named""".split())
 COMPUTED = {name for name in TABLE if name not in KEEPERS and not name.endswith("_")}
 SUMS = set("""sum mean var std norm logsumexp cumsum matmul mm bmm mv dot addmm einsum linear conv1d conv2d avg_pool2d
 adaptive_avg_pool2d layer_norm group_norm batch_norm softmax log_softmax scaled_dot_product_attention""".split())
-LISTS = {"cat", "stack", "einsum"}
+LISTS = {"cat", "stack", "hstack", "vstack", "einsum"}
 
 
 def attention(query, key, value, mask, is_causal):
@@ -314,6 +321,7 @@ class Player:
                     results[i] = y.detach()
                 continue
             if any(memory(y) == memory(self.names[n]) for n in inside) and y.numel() > 0:
+                results[i] = y.detach() if quirk else y
                 continue
             if y.numel() > 0 and y.stride() != torch.empty(y.shape).stride():
                 results[i] = y = y.clone(memory_format=torch.contiguous_format)

@@ -204,6 +204,10 @@ void more_operations() {
   EXPECT(is(clamp(x, 2, 3), {2, 2, 3, 3}));
   EXPECT(is(x.clamp(row, row), {1, 2, 1, 2}));
   EXPECT(is(clamp(x, 2), {2, 2, 3, 4}) && is(x.clamp(row), {1, 2, 3, 4}));
+  EXPECT(is(x.clip(2, 3), {2, 2, 3, 3}) && is(clip(x, {.min = 2}), {2, 2, 3, 4}));
+  EXPECT(x.allclose(x + 1e-7, {.atol = 1e-6}) && allclose(x, x) && x.equal(x) && equal(x, x));
+  EXPECT(hstack({x, x}).shape() == Shape(2, 4) && vstack({x, row}).shape() == Shape(3, 2));
+  EXPECT(meshgrid({row, row}, {.indexing = "xy"}).size() == 2);
   EXPECT(is(div(x, 2, {.rounding = "floor"}), {0, 1, 1, 2}));
   EXPECT(is(floor_divide(x, row), {1, 1, 3, 2}));
   EXPECT(is(lerp(row, row + 1, 0.5), {1.5, 2.5}));
