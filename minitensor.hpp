@@ -10847,6 +10847,51 @@ inline std::string to_string(const Tensor& x) {
 //
 // Names, shapes and first values of the parameters are PyTorch's, so that its files fit.
 
+// ---- Tensors by name ----------------------------------------------------------------------------
+
+// A name between square brackets, with the line, as First is for a number.
+class WantedName {
+ public:
+  template <class T>
+  requires std::is_convertible_v<const T&, std::string_view> WantedName(const T& text,
+                                                                        Loc here = Loc::here())
+      : name(text), loc(here) {}
+  const std::string_view name;
+  const Loc loc;
+};
+
+// How many letters have to be put in, taken out or exchanged until one word is the other (V. I.
+// Levenshtein, 1966). The row holds what is right for the letters of b so far.
+inline std::size_t letters_apart(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (const char letter : a) {
+    std::size_t before = row[0]++;  // without both letters
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t exchanged = before + (letter == b[j] ? 0 : 1);
+      before = row[j + 1];
+      row[j + 1] = std::min({exchanged, before + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+// Who mistypes a name wants to hear which ones there are, the closest first.
+template <class Tensors>  // pairs of a name and a tensor
+[[noreturn]] void fail_no_name(const Tensors& tensors, const WantedName& wanted) {
+  std::vector<std::pair<std::size_t, std::string_view>> found;
+  for (const auto& [name, tensor] : tensors)
+    found.emplace_back(letters_apart(name, wanted.name), name);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::string closest;
+  for (std::size_t i = 0; i < found.size() && i < 3; ++i)
+    closest += (i ? ", \"" : "\"") + std::string(found[i].second) + '"';
+  const At at{"[]", wanted.loc};
+  if (found.empty()) fail(at, {"there is no \"", wanted.name, "\", and nothing else either"});
+  fail(at, {"there is no \"", wanted.name, "\" among ", found.size(), " names"},
+       {"the closest are ", closest});
+}
+
 namespace nn {
 
 // ---- Modules ------------------------------------------------------------------------------------
@@ -10864,11 +10909,15 @@ struct StateDict : std::vector<std::pair<std::string, Tensor>> {
   requires requires { typename Map::mapped_type; }
   operator Map() const { return Map(begin(), end()); }
 
-  using vector::operator[];
-  Tensor operator[](std::string_view wanted) const {  // undefined if there is none
+  Tensor get(std::string_view wanted) const {  // undefined if there is none
     for (const auto& [name, tensor] : *this)
       if (name == wanted) return tensor;
     return {};
+  }
+  using vector::operator[];
+  Tensor operator[](const WantedName& wanted) const {
+    if (const Tensor x = get(wanted.name); x.defined()) return x;
+    fail_no_name(*this, wanted);
   }
 };
 
@@ -11064,13 +11113,13 @@ inline void ModuleBase::load_state_dict(const StateDict& state, LoadOptions opti
   const StateDict mine = state_dict();
   std::string missing, unknown;
   for (const auto& [name, tensor] : mine) {
-    const Tensor x = state[name];
+    const Tensor x = state.get(name);
     if (!x.defined()) missing += " " + name;
     if (x.defined() && x.shape() != tensor.shape())
       fail(at, {"\"", name, "\" has the shape ", x.shape(), ", and here it is ", tensor.shape()});
   }
   for (const auto& [name, tensor] : state)
-    if (!mine[name].defined()) unknown += " " + name;
+    if (!mine.get(name).defined()) unknown += " " + name;
   if (options.strict && !missing.empty())
     fail(at, {"the state lacks", missing}, {"{.strict = false} loads what there is"});
   if (options.strict && !unknown.empty())
@@ -11078,7 +11127,8 @@ inline void ModuleBase::load_state_dict(const StateDict& state, LoadOptions opti
   const Pin pin(loc);
   const NoGrad guard;
   for (const Kept& one : list())
-    if (const Tensor x = state[one.name]; x.defined()) one.tensor.copy_(x.to(one.tensor.device()));
+    if (const Tensor x = state.get(one.name); x.defined())
+      one.tensor.copy_(x.to(one.tensor.device()));
 }
 
 // The memory of the changed tensor takes the place of the old one in the record, so all handles see

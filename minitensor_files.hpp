@@ -94,7 +94,17 @@ struct DLManagedTensor;
 
 namespace minitensor {
 
-using NamedTensors = std::map<std::string, Tensor>;
+// Tensors by name. A name that is not there is refused: `emplace(name, tensor)` adds one.
+struct NamedTensors : std::map<std::string, Tensor> {
+  using map::map;
+  const Tensor& operator[](const WantedName& wanted) const {
+    if (const auto found = find(std::string(wanted.name)); found != end()) return found->second;
+    fail_no_name(*this, wanted);
+  }
+  Tensor& operator[](const WantedName& wanted) {
+    return const_cast<Tensor&>(std::as_const(*this)[wanted]);
+  }
+};
 using Metadata = std::map<std::string, std::string>;
 
 namespace files {
@@ -1020,8 +1030,9 @@ inline NamedTensors read_safetensors(std::string_view bytes, Metadata* metadata,
 
   NamedTensors tensors;
   for (const Entry& entry : entries)
-    tensors[entry.name] =
-        tensor_from(file.take(entry.end - entry.begin, "its tensors"), entry.shape, *entry.kind);
+    tensors.insert_or_assign(
+        entry.name,
+        tensor_from(file.take(entry.end - entry.begin, "its tensors"), entry.shape, *entry.kind));
   if (metadata) *metadata = std::move(texts);
   return tensors;
 }

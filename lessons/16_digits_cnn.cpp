@@ -21,7 +21,7 @@ LESSON("16_digits_cnn", "Reading handwritten digits", "Learning") {
       "13 people wrote digits, a scanner saw them, and 4x4 of its dots at a time were counted into "
       "one number from 0 to 16. What is left are 8x8 numbers an image. These are the first eight.");
   NamedTensors file = load_npz(data_file("optical_digits.npz"));
-  if (!file["images"].defined() || !file["labels"].defined())
+  if (!file.contains("images") || !file.contains("labels"))
     throw Mistake("The data should be a .npz file with images and labels in it.");
   auto scanned = file["images"].named("scanned");
   auto labels = file["labels"].named("labels");

@@ -295,10 +295,10 @@ std::string lines_about(const NamedTensors& tensors) {
 NamedTensors various_named() {
   NamedTensors tensors;
   const std::vector<Tensor> list = various();
-  for (std::size_t i = 0; i < list.size(); ++i) tensors["t" + std::to_string(i)] = list[i];
-  tensors["large"] = arange(50000, {.dtype = int64}).reshape(100, 500).t();
-  tensors["layer.0/größe"] = tensor({1., 2.});
-  tensors[""] = tensor(5);
+  for (std::size_t i = 0; i < list.size(); ++i) tensors.emplace("t" + std::to_string(i), list[i]);
+  tensors.emplace("large", arange(50000, {.dtype = int64}).reshape(100, 500).t());
+  tensors.emplace("layer.0/größe", tensor({1., 2.}));
+  tensors.emplace("", tensor(5));
   return tensors;
 }
 
@@ -373,6 +373,20 @@ for name in sorted(arrays.files): print(name, describe(arrays[name]))
 )") == expected);
     CHECK((fs::file_size(folder / "all.npz") < 300000) == compressed);
   }
+}
+
+TEST_CASE("a name that an archive does not have is refused, and others may be added") {
+  NamedTensors tensors = {{"images", ones({2})}, {"labels", tensor({1, 2})}};
+  CHECK(tensors["labels"].dtype() == int64);
+  CHECK(tensors::error_of([&] { return tensors["imges"]; }) ==
+        "[]: there is no \"imges\" among 2 names at HERE. Hint: the closest are \"images\", "
+        "\"labels\"");
+  CHECK(tensors.size() == 2);
+  tensors["images"] = zeros({3});  // another tensor under this name
+  tensors.emplace("weights", ones({1}));
+  const NamedTensors& same = tensors;
+  CHECK(same["images"].numel() == 3);
+  CHECK(same["weights"].numel() == 1);
 }
 
 TEST_CASE("an archive without tensors is one") {
@@ -928,8 +942,9 @@ TEST_CASE("a mistake with data is answered with one sentence") {
       error_of([] { return data::TensorDataset(arange(5), arange(4)), 0; }) ==
       "TensorDataset: x and y hold different numbers of examples: their shapes are [5] and [4] at "
       "HERE.");
-  CHECK(error_of([&] { return data::Subset(five, tensor({0., 1.})), 0; }) ==
-        "Subset: the index is float32 [2] at HERE. Hint: it is int64 [n]");
+  CHECK(error_of([&] {
+          return data::Subset(five, tensor({0., 1.})), 0;
+        }) == "Subset: the index is float32 [2] at HERE. Hint: it is int64 [n]");
   CHECK(error_of([] { return data::TensorDataset(tensor(1.)), 0; }) ==
         "TensorDataset: a 0-d tensor holds no examples at HERE.");
   CHECK(error_of([&] { return data::DataLoader(five, {.batch_size = 0}), 0; }) ==

@@ -143,7 +143,24 @@ TEST_CASE("a state goes from one network into another") {
   CHECK(difference(to(x), from(x)) == "");
   CHECK_FALSE(to.scale.shares_storage_with(from.scale));
   CHECK(from.state_dict()["scale"].shares_storage_with(from.scale));
-  CHECK_FALSE(from.state_dict()["nothing"].defined());
+  CHECK_FALSE(from.state_dict().get("nothing").defined());
+}
+
+TEST_CASE("a misspelt name is refused, and the closest ones are named") {  // distances by hand
+  const nn::StateDict state = Net().state_dict();
+  CHECK(error_of([&] { return state["fc1.wieght"]; }) ==
+        "[]: there is no \"fc1.wieght\" among 3 names at HERE. Hint: the closest are "
+        "\"fc1.weight\", \"fc2.weight\", \"fc1.bias\"");
+  CHECK(error_of([&] { return Net().named_parameters()["fc2"]; }) ==
+        "[]: there is no \"fc2\" among 3 names at HERE. Hint: the closest are \"fc1.bias\", "
+        "\"fc2.weight\", \"fc1.weight\"");
+  CHECK(error_of([] { return nn::StateDict()["w"]; }) ==
+        "[]: there is no \"w\", and nothing else either at HERE.");
+  CHECK(state[0].first == "fc1.weight");
+  CHECK(letters_apart("kitten", "sitting") == 3);
+  CHECK(letters_apart("", "abc") == 3);
+  CHECK(letters_apart("abc", "") == 3);
+  CHECK(letters_apart("bias", "bias") == 0);
 }
 
 TEST_CASE("a state that does not fit is refused before anything is changed") {

@@ -149,7 +149,7 @@ void train(const std::string& folder, const std::string& network, const std::str
   NamedTensors given = load_safetensors(folder + "/" + network + ".safetensors");
   NamedTensors first;
   for (const auto& [name, x] : given)
-    if (name.rfind("state.", 0) == 0) first[name.substr(6)] = x;
+    if (name.rfind("state.", 0) == 0) first.emplace(name.substr(6), x);
   for (auto& [name, x] : given) x = x.to(device);
   const std::unique_ptr<nn::Module> net = network_for(network);
   net->to(float64);
