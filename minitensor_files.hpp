@@ -52,9 +52,11 @@
 #include <fstream>
 #include <future>
 #include <limits>
+#include <locale>
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -1301,7 +1303,14 @@ inline std::optional<double> number_in(std::string_view field) {
   double number = 0;
   const char* const field_end = field.data() + field.size();
   const auto [end, error] = std::from_chars(field.data(), field_end, number);
-  if (error != std::errc() || end != field_end) return std::nullopt;
+  if (end != field_end || error == std::errc::invalid_argument) return std::nullopt;
+  if (error == std::errc::result_out_of_range) {  // 1e400 is infinite and 1e-400 is 0, as in Python
+    std::istringstream text{std::string(field)};
+    text.imbue(std::locale::classic());
+    text >> number;
+    if (std::abs(number) == std::numeric_limits<double>::max())
+      number *= std::numeric_limits<double>::infinity();
+  }
   return number;
 }
 

@@ -782,6 +782,14 @@ TEST_CASE("a first line has names if none of its fields is a number, or as the r
   CHECK(tensors::refused([] { return table_of("a,b\n1,2\n", {.header = false}).values; }));
 }
 
+TEST_CASE("a number out of range is infinite or 0, as float() reads it in Python") {
+  const Tensor read =
+      table_of("1e400,-1e999\n1e-400,-1e-999\n1.7976931348623157e308,5e-324\n", {.dtype = float64})
+          .values;
+  CHECK(tensors::values(read) == tensors::Values{tensors::infinity, -tensors::infinity, 0, 0,
+                                                 1.7976931348623157e308, 5e-324});
+}
+
 TEST_CASE("a missing number is NaN if the reader is told so") {
   const CsvTable table = table_of(",NA\nN/A,null\n?,NaN\n1,-inf\n", {.missing_is_nan = true});
   CHECK(tensors::values(table.values.isnan().sum(0)) == tensors::Values{3, 3});
@@ -799,7 +807,7 @@ TEST_CASE("what is wrong with a table is said in one sentence with its line and 
       {"a,b\n1,2\n3,x\n", ", line 3, column 2: \"x\" is not a number HERE."},
       {"1,2\n1,2x\n", ", line 2, column 2: \"2x\" is not a number HERE."},
       {"1,2\n1,+-2\n", ", line 2, column 2: \"+-2\" is not a number HERE."},
-      {"1,2\n1,1e999\n", ", line 2, column 2: \"1e999\" is not a number HERE."},
+      {"1,2\n1,1e999x\n", ", line 2, column 2: \"1e999x\" is not a number HERE."},
       {"city,1990\nParis,2\n",
        ", line 1, column 1: \"city\" is not a number HERE. Hint: write "
        "{.header = true} if the first line holds names"},
