@@ -106,9 +106,13 @@ def viewed_under_no_grad(d):
 
 
 def made_by(d, name):
-    """The operation that has made this name."""
-    return next((line.rpartition(" = ")[2].split()[0] for line in d.program
-                 if name in line.rpartition(" = ")[0].split()), "")
+    """The operation that has made this name, or what it is a second name of."""
+    for line in d.program:
+        names, _, right = line.rpartition(" = ")
+        if name in names.split():
+            words = right.split()
+            return made_by(d, words[1]) if re.fullmatch(IN_PLACE, words[0]) else words[0]
+    return ""
 
 
 def reads_what_it_writes(d):
@@ -181,8 +185,8 @@ KNOWN = [
      lambda d: d.theirs.endswith(" refused") or says("is the output of a function that returns multiple views")(d)),
     ("the stride of an axis with one element is never used, and may differ",
      lambda d: d.kind == "result" and used_strides(d.ours) == used_strides(d.theirs)),
-    ("attention takes matrices, as in 2.x; what stands for it here takes what matmul takes",
-     refuses("scaled_dot_product_attention: the shapes")),
+    ("attention takes matrices, and a mask of bools or floats, as in 2.x; what stands for it here takes more",
+     refuses("scaled_dot_product_attention: the shapes", "scaled_dot_product_attention: a mask is boolean")),
     ("a view that was made under no_grad takes its history from its base when that is written; for this comparison "
      "PyTorch's was cut off",
      lambda d: viewed_under_no_grad(d) and written(d) and
@@ -289,6 +293,8 @@ KNOWN = [
      lambda d: uses(d, "retain_grad") and says("Expected a proper Tensor but got None")(d)),
     ("PyTorch takes a view of what was written for a leaf, if it was not used in between",
      lambda d: says("a leaf Variable that requires grad")(d) and made_by(d, d.words[1]) in VIEWS),
+    ("PyTorch's second derivatives reach what began to ask for a gradient after it was used",
+     lambda d: d.kind == "gradient" and d.ours == "nothing" and twice(d) and uses(d, "requires_grad_")),
     ("PyTorch lets a view without elements be written, also where it was made under no_grad",
      lambda d: refuses("this view was made inside NoGrad")(d) and 0 in d.shapes.get(d.words[1], [])),
     ("PyTorch's roll of nothing does not look at its axes",

@@ -312,7 +312,7 @@ class Player:
             if y is None:
                 continue
             quirk = not torch.is_grad_enabled() and y is not first and y.is_leaf and y.requires_grad
-            if first is not None and y.numel() == 0 and quirk:
+            if (first is not None or inside) and y.numel() == 0 and quirk:
                 results[i] = y.detach()
                 continue
             if first is not None and y.numel() > 0 and memory(y) == memory(first):
