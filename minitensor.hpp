@@ -11617,6 +11617,28 @@ class Dropout : public Layer {
   const double p_;
 };
 
+// A loss that remembers its options: `nn::CrossEntropyLoss criterion({.label_smoothing = 0.1});`
+// and then `criterion(net(x), y).backward();`. A weight among them stays where it is: it is no
+// buffer.
+template <class Options, Tensor (*loss)(const Tensor&, const Tensor&, Options, Loc)>
+class Loss : public ModuleBase {
+ public:
+  explicit Loss(Options o = {}) : options(std::move(o)) {}
+  Tensor operator()(const Tensor& input, const Tensor& target, Loc loc = Loc::here()) const {
+    return loss(input, target, options, loc);
+  }
+  const Options options;
+};
+using MSELoss = Loss<LossOptions, mse_loss>;
+using L1Loss = Loss<LossOptions, l1_loss>;
+using HuberLoss = Loss<HuberLossOptions, huber_loss>;
+using SmoothL1Loss = Loss<SmoothL1LossOptions, smooth_l1_loss>;
+using CrossEntropyLoss = Loss<CrossEntropyOptions, cross_entropy>;
+using NLLLoss = Loss<NllLossOptions, nll_loss>;
+using BCELoss = Loss<BceOptions, binary_cross_entropy>;
+using BCEWithLogitsLoss = Loss<BceWithLogitsOptions, binary_cross_entropy_with_logits>;
+using KLDivLoss = Loss<KlDivOptions, kl_div>;
+
 // ---- Attention ----------------------------------------------------------------------------------
 
 struct MultiheadAttentionOptions {
@@ -11907,7 +11929,8 @@ namespace optim {
 // Changes parameters, against their gradients. A rule, below, says what happens to one number w
 // with the gradient g, and to the numbers s that are remembered beside it; k are the plain numbers
 // of the step. It is written once, and runs in one pass over the memory of a parameter, whatever
-// the machine.
+// the machine. Where nothing but the learning rate is given, its number is enough:
+// `Adam(net.parameters(), 1e-3)`.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -11999,6 +12022,9 @@ class SGD : public Optimizer {
     if (o_.nesterov && (o_.momentum == 0 || o_.dampening != 0))
       fail({"SGD", loc}, {"nesterov needs a momentum, and no dampening"});
   }
+  template <Number T>
+  SGD(const std::vector<Tensor>& parameters, T lr, Loc loc = Loc::here())
+      : SGD(parameters, SGDOptions{.lr = static_cast<double>(lr)}, loc) {}
   double* momentum() override { return &o_.momentum; }
 
   template <std::size_t n>  // 1 with momentum
@@ -12041,6 +12067,9 @@ class Adam : public Optimizer {
   explicit Adam(const std::vector<Tensor>& parameters, AdamOptions options = {},
                 Loc loc = Loc::here())
       : Adam("Adam", parameters, options, false, loc) {}
+  template <Number T>
+  Adam(const std::vector<Tensor>& parameters, T lr, Loc loc = Loc::here())
+      : Adam(parameters, AdamOptions{.lr = static_cast<double>(lr)}, loc) {}
   double* momentum() override { return &o_.betas[0]; }
 
   template <std::size_t n>  // 3 with amsgrad
@@ -12091,6 +12120,9 @@ struct AdamW : Adam {
   explicit AdamW(const std::vector<Tensor>& parameters, AdamOptions options = {},
                  Loc loc = Loc::here())
       : Adam("AdamW", parameters, options, true, loc) {}
+  template <Number T>
+  AdamW(const std::vector<Tensor>& parameters, T lr, Loc loc = Loc::here())
+      : AdamW(parameters, AdamOptions{.lr = static_cast<double>(lr)}, loc) {}
 };
 
 struct RMSpropOptions {
@@ -12115,6 +12147,9 @@ class RMSprop : public Optimizer {
                         {"momentum", o_.momentum}},
                        loc);
   }
+  template <Number T>
+  RMSprop(const std::vector<Tensor>& parameters, T lr, Loc loc = Loc::here())
+      : RMSprop(parameters, RMSpropOptions{.lr = static_cast<double>(lr)}, loc) {}
   double* momentum() override { return &o_.momentum; }
 
   template <std::size_t n>  // 3 with momentum, centered, or both
@@ -12165,6 +12200,10 @@ class Adagrad : public Optimizer {
                         {"eps", o_.eps}},
                        loc);
   }
+
+  template <Number T>
+  Adagrad(const std::vector<Tensor>& parameters, T lr, Loc loc = Loc::here())
+      : Adagrad(parameters, AdagradOptions{.lr = static_cast<double>(lr)}, loc) {}
 
   struct Rule {
     static constexpr std::size_t states = 1, numbers = 3;

@@ -676,7 +676,49 @@ TEST_CASE("an optimiser takes the same steps however a weight lies in memory") {
     return std::make_unique<optim::RMSprop>(
         p, optim::RMSpropOptions{.momentum = 0.5, .centered = true});
   });
+  check([](const Parameters& p) {
+    return std::make_unique<optim::RMSprop>(p, optim::RMSpropOptions{.momentum = 0.5});
+  });
+  check([](const Parameters& p) {
+    return std::make_unique<optim::RMSprop>(p, optim::RMSpropOptions{.centered = true});
+  });
   check([](const Parameters& p) { return std::make_unique<optim::Adagrad>(p); });
+}
+
+TEST_CASE("a number alone is the learning rate, for every optimiser") {
+  const std::vector<Tensor> w = {leaf({1.})};
+  CHECK(optim::SGD(w, 0.5).lr() == 0.5);
+  CHECK(optim::Adam(w, 0.25).lr() == 0.25);
+  CHECK(optim::AdamW(w, 0.125).lr() == 0.125);
+  CHECK(optim::RMSprop(w, 1).lr() == 1);
+  CHECK(optim::Adagrad(w, 0.5f).lr() == 0.5);
+  CHECK(optim::Adam(w, {}).lr() == 1e-3);
+  CHECK(error_of([&] { return optim::Adam(w, -1.), 0; }) ==
+        "Adam: the learning rate is negative: -1 at HERE.");
+}
+
+TEST_CASE("a loss as a module remembers its options") {
+  const Tensor x = tensor({{0.2, 0.9}, {0.7, 0.4}}), y = tensor({{0., 1.}, {1., 0.}});
+  CHECK(nn::MSELoss()(x, y).equal(mse_loss(x, y)));
+  CHECK(nn::L1Loss({.reduction = "sum"})(x, y).equal(l1_loss(x, y, {.reduction = "sum"})));
+  CHECK(nn::HuberLoss({.delta = 0.2})(x, y).equal(huber_loss(x, y, {.delta = 0.2})));
+  CHECK(nn::SmoothL1Loss({.beta = 0.2})(x, y).equal(smooth_l1_loss(x, y, {.beta = 0.2})));
+  CHECK(nn::BCELoss()(x, y).equal(binary_cross_entropy(x, y)));
+  const Tensor twice = tensor(2.);
+  CHECK(nn::BCEWithLogitsLoss({.pos_weight = twice})(x, y).equal(
+      binary_cross_entropy_with_logits(x, y, {.pos_weight = twice})));
+  CHECK(nn::KLDivLoss({.reduction = "batchmean"})(x, y).equal(
+      kl_div(x, y, {.reduction = "batchmean"})));
+  const Tensor classes = tensor({1, 0});
+  CHECK(nn::NLLLoss({.ignore_index = 0})(x, classes)
+            .equal(nll_loss(x, classes, {.ignore_index = 0})));
+  nn::CrossEntropyLoss criterion({.label_smoothing = 0.1});
+  CHECK(criterion(x, classes).equal(cross_entropy(x, classes, {.label_smoothing = 0.1})));
+  criterion.to(float64);  // a module as all are, without parameters
+  CHECK(criterion.parameters().empty());
+  CHECK(error_of([&] { return criterion(x, x[0]); }) ==
+        "cross_entropy: the target is float32, not class numbers in int64 at HERE. Hint: convert "
+        "with .to(int64)");
 }
 
 TEST_CASE("an infinite gradient takes a weight to infinity, with momentum as without") {

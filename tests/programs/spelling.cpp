@@ -308,6 +308,9 @@ void networks() {
   optim::StepLR schedule(optimizer, 10, 0.5);
   warm_up.step();
   EXPECT(optimizer.lr() < 1e-3);
+  optim::SGD plain(net.parameters(), 1);
+  nn::CrossEntropyLoss criterion({.reduction = "sum"});
+  EXPECT(plain.lr() == 1 && criterion(zeros({1, 2}), tensor({0})).dim() == 0);
 }
 
 void learning() {
