@@ -12152,29 +12152,33 @@ class RMSprop : public Optimizer {
       : RMSprop(parameters, RMSpropOptions{.lr = static_cast<double>(lr)}, loc) {}
   double* momentum() override { return &o_.momentum; }
 
-  template <std::size_t n>  // 3 with momentum, centered, or both
+  template <bool centered, bool moving>
   struct Rule {
-    static constexpr std::size_t states = n, numbers = 7;
+    static constexpr std::size_t states = 1 + centered + moving, numbers = 6;
     template <class T>
-    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, n>& s, const std::array<T, numbers>& k) {
-      const auto& [lr, decay, alpha, rest, eps, momentum, centered] = k;
-      const T slope = g + w * decay;
+    MINITENSOR_FORMULA void step(T& w, T g, std::array<T, states>& s,
+                                 const std::array<T, numbers>& k) {
+      const auto& [lr, decay, alpha, rest, eps, momentum] = k;
+      T slope = g + w * decay;
       s[0] = s[0] * alpha + slope * slope * rest;
-      if constexpr (n == 1) {
-        w = w - slope * lr / (std::sqrt(s[0]) + eps);
-      } else {
+      T spread = s[0];
+      if constexpr (centered) {
         s[1] = s[1] * alpha + slope * rest;
-        s[2] = s[2] * momentum + slope / (std::sqrt(s[0] - s[1] * s[1] * centered) + eps);
-        w = w - s[2] * lr;
+        spread = spread - s[1] * s[1];
       }
+      slope = slope / (std::sqrt(spread) + eps);
+      if constexpr (moving) slope = s[states - 1] = s[states - 1] * momentum + slope;
+      w = w - slope * lr;
     }
   };
 
  private:
   void update(Parameter& p) override {
-    const std::array k = {lr(),        o_.weight_decay,      o_.alpha, 1 - o_.alpha, o_.eps,
-                          o_.momentum, o_.centered ? 1. : 0.};
-    o_.centered || o_.momentum != 0 ? apply<Rule<3>>(p, k) : apply<Rule<1>>(p, k);
+    const std::array k = {lr(), o_.weight_decay, o_.alpha, 1 - o_.alpha, o_.eps, o_.momentum};
+    if (o_.centered)
+      o_.momentum != 0 ? apply<Rule<true, true>>(p, k) : apply<Rule<true, false>>(p, k);
+    else
+      o_.momentum != 0 ? apply<Rule<false, true>>(p, k) : apply<Rule<false, false>>(p, k);
   }
   RMSpropOptions o_;
 };
@@ -12228,7 +12232,8 @@ class Adagrad : public Optimizer {
 
 // A rule's number is its place in this list; another machine keeps its table in this order.
 using Rules = formula::List<SGD::Rule<0>, SGD::Rule<1>, Adam::Rule<2>, Adam::Rule<3>,
-                            RMSprop::Rule<1>, RMSprop::Rule<3>, Adagrad::Rule>;
+                            RMSprop::Rule<false, false>, RMSprop::Rule<false, true>,
+                            RMSprop::Rule<true, false>, RMSprop::Rule<true, true>, Adagrad::Rule>;
 
 // What a rule works on; all of it lies dense.
 template <class Rule, class T>

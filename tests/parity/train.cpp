@@ -107,6 +107,7 @@ Trainer trainer_for(const std::string& name, const Parameters& p) {
   if (name == "rmsprop") return {rms({.lr = 0.005})};
   if (name == "rmsprop_momentum")
     return {rms({.lr = 0.002, .alpha = 0.9, .weight_decay = 0.01, .momentum = 0.8})};
+  if (name == "rmsprop_variance") return {rms({.lr = 0.005, .centered = true})};
   if (name == "rmsprop_centered") return {rms({.lr = 0.005, .momentum = 0.5, .centered = true})};
   if (name == "adagrad") return {grad({.lr = 0.05})};
   if (name == "adagrad_decay")
