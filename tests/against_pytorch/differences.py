@@ -230,7 +230,7 @@ KNOWN = [
      (d.words[2] == "0.0" or d.words[3] == "false")),
     ("an index without elements has to fit as well, and to be int64",
      lambda d: refuses("is larger than the source")(d) or
-     (refuses("the index is ")(d) or refuses("the index has shape")(d)) and
+     refuses("the index is ", "the index has shape", "need as many axes as")(d) and
      any(0 in d.shapes.get(w, []) for w in d.words)),
     ("bools are not multiplied as matrices, also where nothing is multiplied",
      refuses("matmul: it takes numbers, not bools")),
