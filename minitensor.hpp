@@ -11134,16 +11134,21 @@ inline void ModuleBase::load_state_dict(const StateDict& state, LoadOptions opti
 // The memory of the changed tensor takes the place of the old one in the record, so all handles see
 // it. Its version goes on counting: a graph that has saved the tensor notices.
 inline void ModuleBase::convert(Calls<Tensor&> change, Loc loc) const {
-  const Unseen inside(loc);
   for (const Kept& one : list())
-    for (const Tensor& x : {one.tensor, one.tensor.grad()}) {
+    for (const Tensor& x : {one.tensor, Tensor(one.tensor.get().grad)}) {
+      if (!x.defined()) continue;
       Tensor y = x;
-      if (x.defined()) change(y);
-      if (!x.defined() || y.shares_storage_with(x)) continue;
-      y.get().storage->version = x.version();
+      {
+        const Unseen inside(loc);
+        change(y);
+      }
+      if (y.shares_storage_with(x)) continue;
+      const std::int64_t before = x.version();
+      y.get().storage->version = before;
       note_write(y, "to", line_of(loc));
       static_cast<View&>(x.get()) = y.get();
       x.get().storage = y.get().storage;
+      if (current.observer) tell_wrote(x, before, "to", nullptr, line_of(loc));
     }
 }
 inline void ModuleBase::to(DType dtype, Loc loc) const {

@@ -497,6 +497,34 @@ TEST_CASE(
   CHECK(gradients > 100);  // the programs do differentiate
 }
 
+TEST_CASE("a network that becomes float64 is seen to, with its gradients, and was float32 before") {
+  Watching watching;
+  mt::nn::Linear layer(2, 1, {.bias = false});
+  layer(mt::ones({1, 2})).sum().backward();
+  const int line = __LINE__ + 1;
+  layer.to(mt::float64);
+  const Id weight = layer.weight.id();
+  const auto wrote = watching.all<Wrote>();
+  REQUIRE(wrote.size() == 2);
+  CHECK(wrote[0].tensor.tensor == weight);
+  CHECK(wrote[1].tensor.tensor == layer.weight.grad().id());
+  for (const Wrote& one : wrote) {
+    CHECK(one.by == "to");
+    CHECK(one.tensor.dtype == DType::float64);
+    CHECK(one.tensor.version == one.version_before + 1);
+  }
+  const Timeline timeline = watching.timeline();
+  const Cursor before = timeline.at(1, 1), after = timeline.latest();
+  CHECK(timeline.line(after).number == line);
+  CHECK(timeline.value(before, weight).dtype == DType::float32);
+  CHECK(timeline.seen(before, weight)->dtype == DType::float32);
+  CHECK(timeline.value(after, weight).dtype == DType::float64);
+  CHECK(timeline.seen(after, weight)->dtype == DType::float64);
+  CHECK(timeline.value(after, weight).at(1) == layer.weight[0][1].item());
+  CHECK(timeline.gradient(after, weight).value.dtype == DType::float64);
+  CHECK(timeline.gradient(after, weight).value.at(1) == 1);
+}
+
 TEST_CASE("being watched changes no result and keeps nothing alive") {
   const auto before = mt::live_nodes();
   for (unsigned seed = 100; seed < 120; ++seed) {

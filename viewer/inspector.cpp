@@ -158,7 +158,7 @@ class Inspector {
   // ---- A tensor ----------------------------------------------------------------------------------
 
   void tensor(Id id) {
-    const Seen* seen = timeline_.seen(id);
+    const Seen* seen = timeline_.seen(desk_.cursor, id);
     if (seen == nullptr) return;
     title(timeline_.name(id), facts_of(*seen, shown_.line_of({Item::Kind::tensor, id})),
           !timeline_.is_named(id));

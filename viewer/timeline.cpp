@@ -245,6 +245,13 @@ const Seen* Timeline::seen(Id tensor) const {
   return track == nullptr || track->first.tensor == 0 ? nullptr : &track->first;
 }
 
+const Seen* Timeline::seen(Cursor cursor, Id tensor) const {
+  const TensorTrack* track = index_->track(tensor);
+  return track == nullptr || track->first.tensor == 0
+             ? nullptr
+             : &track->at(cut_at(*this, clamp(cursor).position));
+}
+
 bool Timeline::is_leaf(Id tensor) const {
   const Seen* found = seen(tensor);
   return found == nullptr || found->is_leaf;

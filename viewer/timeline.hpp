@@ -187,7 +187,8 @@ class Timeline {
   std::optional<std::size_t> op_of_node(Id node) const;
   std::vector<Use> uses(Id tensor) const;  // over the whole run
   std::vector<std::size_t> ops_on_line(int episode, const Line&) const;
-  const Seen* seen(Id tensor) const;  // as it was first seen; null if never
+  const Seen* seen(Id tensor) const;          // as it was first seen; null if never
+  const Seen* seen(Cursor, Id tensor) const;  // where it is at this step
   bool is_leaf(Id tensor) const;
 
   std::vector<Id> scopes_around(std::size_t event) const;  // from the outermost to the innermost

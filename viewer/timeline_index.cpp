@@ -87,9 +87,11 @@ void Timeline::Index::end_box(const ScopeTrack& scope) {
 TensorTrack& Timeline::Index::see(std::size_t i, const Seen& seen) {
   if (seen.tensor != 0) see_version(i, seen);  // 0: an optional input that was left out
   auto [found, fresh] = tensors.try_emplace(seen.tensor);
-  if (fresh) found->second.first = seen;
-  if (!seen.name.empty()) found->second.given_name = seen.name;
-  return found->second;
+  TensorTrack& tensor = found->second;
+  if (fresh) tensor.first = seen;
+  if (seen.storage != tensor.at(i + 1).storage) tensor.moved.emplace_back(i, seen);
+  if (!seen.name.empty()) tensor.given_name = seen.name;
+  return tensor;
 }
 
 void Timeline::Index::see_version(std::size_t i, const Seen& seen,

@@ -48,6 +48,8 @@ struct OnLine {
 
 struct TensorTrack {
   Seen first;
+  std::vector<std::pair<std::size_t, Seen>> moved;  // to other memory, as by net.to(float64)
+  const Seen& at(std::size_t cut) const;            // where it is before this event
   std::size_t born = 0;  // from the event after this one on it exists, if `birth_seen`
   bool birth_seen = false;
   Events makers;  // ops that it results from; more than one if it is written in place
@@ -60,6 +62,12 @@ struct TensorTrack {
   Events roots;    // passes that begin at it
   bool asked_for = false;
 };
+
+inline const Seen& TensorTrack::at(std::size_t cut) const {
+  auto next =
+      std::find_if(moved.begin(), moved.end(), [cut](const auto& m) { return m.first >= cut; });
+  return next == moved.begin() ? first : std::prev(next)->second;
+}
 
 struct StorageTrack {
   struct Version {

@@ -35,7 +35,7 @@ bool Timeline::exists(Cursor cursor, Id tensor) const {
 Value Timeline::value(const Seen& seen) const { return read_window(seen, trace_->find(seen)); }
 
 Value Timeline::value(Cursor cursor, Id tensor) const {
-  const Seen* window = seen(tensor);
+  const Seen* window = seen(cursor, tensor);
   if (window == nullptr) return unknown({}, "not yet");
   if (!exists(cursor, tensor)) return unknown(*window, "not yet");
   Seen now = *window;
@@ -125,7 +125,8 @@ std::optional<Value> Timeline::Index::held(const TensorTrack& tensor, std::size_
   }
   const Landed* landed = last ? get<Landed>(*last) : nullptr;
   if (landed == nullptr) return std::nullopt;
-  Seen now = landed->after;
+  const TensorTrack* own = track(landed->after.tensor);
+  Seen now = own == nullptr ? landed->after : own->at(cut);
   now.version = std::max(now.version, version_at(now.storage, cut));
   return owner->value(now);
 }
