@@ -1239,14 +1239,17 @@ inline void warn(const At& at, Words what, Words hint) {
 
 // The gradient, or an undefined tensor, and then it is remembered why.
 inline Tensor Tensor::grad() const {
-  if (!get().grad) current.asked_no_leaf = !is_leaf() && !retains_grad();
+  current.asked_no_leaf = !get().grad && !is_leaf() && !retains_grad();
   return Tensor(get().grad);
 }
 [[noreturn]] inline void fail_undefined_at(const At& at, const char* what) {
-  if (current.asked_no_leaf)
-    fail(at, {what, " is undefined, as grad() is of a tensor that is not a leaf"},
-         {"call retain_grad() before backward(), or, to keep a parameter a leaf, update it with "
-          "{ NoGrad guard; w -= lr * w.grad(); }"});
+  if (std::exchange(current.asked_no_leaf, false))
+    fail(
+        at,
+        {what, " is undefined; the last grad() was that of a tensor that is not a leaf, and those ",
+         "keep none"},
+        {"if this is it, call retain_grad() before backward(), or, to keep a parameter a leaf, ",
+         "update it with { NoGrad guard; w -= lr * w.grad(); }"});
   fail(at, {what, " is undefined, as grad() is before a backward pass"},
        {"call backward() first, or ask defined()"});
 }

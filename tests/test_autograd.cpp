@@ -507,12 +507,21 @@ TEST_CASE("who uses the gradient of a tensor in the middle is told how to keep i
   CHECK_FALSE(h.grad().defined());
   CHECK(
       error_of([&] { return h.grad() * 2; }) ==
-      "mul: an input is undefined, as grad() is of a tensor that is not a leaf at HERE. "
-      "Hint: call retain_grad() before backward(), or, to keep a parameter a leaf, update it with "
-      "{ NoGrad guard; w -= lr * w.grad(); }");
+      "mul: an input is undefined; the last grad() was that of a tensor that is not a leaf, and "
+      "those keep none at HERE. Hint: if this is it, call retain_grad() before backward(), or, to "
+      "keep a parameter a leaf, update it with { NoGrad guard; w -= lr * w.grad(); }");
   CHECK(error_of([&] { return leaf(1.0).grad() * 2; }) ==
         "mul: an input is undefined, as grad() is before a backward pass at HERE. "
         "Hint: call backward() first, or ask defined()");
+
+  // It is told once, and not of what another grad() has given.
+  const auto of_nothing = [&] { return error_of([] { return Tensor() * 2; }); };
+  CHECK_FALSE(h.grad().defined());
+  CHECK(of_nothing().find("the last grad() was that of") != std::string::npos);
+  CHECK(of_nothing().find("leaf") == std::string::npos);
+  CHECK_FALSE(h.grad().defined());
+  CHECK(x.grad().defined());
+  CHECK(of_nothing().find("leaf") == std::string::npos);
 }
 
 TEST_CASE("a retained gradient accumulates over passes") {
