@@ -575,6 +575,28 @@ TEST_CASE("B119: products of transposed operands have the values of dense ones")
 
 // ---- Layers -------------------------------------------------------------------------------------
 
+// The limits are those of the case, for a build that is made to be fast.
+TEST_CASE("B121: a small operation costs little, and less where it is not recorded") {
+  const Tensor x = leaf({1.});
+  const auto microseconds = [&] {
+    double least = infinity;
+    for (int turn = 0; turn < 5; ++turn) {
+      const double start = processor_seconds();
+      for (int i = 0; i < 100'000; ++i) static_cast<void>(x * 2.0);
+      least = std::min(least, processor_seconds() - start);
+    }
+    return least * 10;
+  };
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const double recorded_at_most = 1.5, unrecorded_at_most = 0.7;
+#else
+  const double recorded_at_most = 60, unrecorded_at_most = 60;
+#endif
+  CHECK(microseconds() < recorded_at_most);
+  const NoGrad guard;
+  CHECK(microseconds() < unrecorded_at_most);
+}
+
 TEST_CASE("B122: rows and columns that a stride leaves out have the gradient 0") {
   const Tensor x = arange(1., 37.).reshape({1, 1, 6, 6}).detach().requires_grad_();
   const Tensor w = leaf({{{{1., 0., -1.}, {2., 0., -2.}, {1., 0., -1.}}}}), b = leaf({0.5});
@@ -722,7 +744,8 @@ std::size_t count_in(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST_CASE("B175, B177: names with quotes, backslashes, braces and ampersands are drawn as they are") {
+TEST_CASE(
+    "B175, B177: names with quotes, backslashes, braces and ampersands are drawn as they are") {
   Tensor sum = tensor({0.});
   for (const char* name :
        {"w\"1\"", "path\\", "a\\\"b", "w{0}|<b>", "two\nlines", "r&d &lt; &#65;"})

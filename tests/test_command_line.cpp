@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,20 @@ TEST_CASE("the viewer without a display says what to do instead and exits with 2
     CHECK(contains(refused.err, "./run shot"));
     CHECK(contains(refused.err, "./run lesson"));
   }
+}
+
+TEST_CASE("B192: without a display the viewer says so at once, and all the rest goes on") {
+  const auto start = std::chrono::steady_clock::now();
+  const auto refused = minitensor("view 05");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(refused.err, "there is no display here"));
+  CHECK(contains(refused.err, "./run shot"));  // the hint
+  CHECK(minitensor("lesson 05").exit_code == 0);
+  shell::TemporaryFolder folder;
+  CHECK(minitensor("export 05 --format dot --to '" + (folder / "out").string() + "'").exit_code ==
+        0);
+  CHECK(fs::exists(folder / "out" / "05_chain_rule.dot"));
 }
 
 TEST_CASE(

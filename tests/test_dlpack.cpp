@@ -144,6 +144,15 @@ TEST_CASE("strides may be left out, an offset is in bytes, and a deleter need no
   CHECK(x.is_contiguous());
 }
 
+TEST_CASE("B173: without strides a record lies row by row") {
+  Theirs theirs({2, 3}, {}, 6);
+  CHECK(theirs.managed.dl_tensor.strides == nullptr);
+  const Tensor x = from_dlpack(&theirs.managed);
+  CHECK(x.shape() == Shape(2, 3));
+  CHECK(x.stride() == Shape(3, 1));
+  CHECK(values(x) == Values{0, 1, 2, 3, 4, 5});
+}
+
 TEST_CASE("a record that no tensor can be is refused, and stays the caller's") {
   struct Row {
     void (*spoil)(DLManagedTensor&);

@@ -525,6 +525,41 @@ TEST_CASE("a network that becomes float64 is seen to, with its gradients, and wa
   CHECK(timeline.gradient(after, weight).value.at(1) == 1);
 }
 
+TEST_CASE(
+    "B195: steps beyond either end change nothing, and a gradient is not there before its step") {
+  Watching watching;
+  const Tensor x = mt::tensor({1., -2.});  // asks for no gradient, and nothing is named
+  const Tensor w = mt::tensor({3., 4.}, {.requires_grad = true});
+  const Tensor b = mt::tensor({0.5, 0.5}, {.requires_grad = true});
+  const Tensor product = x * w, positive = product.relu(), sum = positive + b, y = sum.sum();
+  y.backward();
+  const Timeline timeline = watching.timeline();
+  const auto held = [&](Cursor at, const Tensor& of) {
+    const Value value = timeline.value(at, of.id());
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < value.count(); ++i) all.push_back(value.at(std::size_t(i)));
+    return all;
+  };
+  const auto steps = timeline.episode(1).steps;
+  const Cursor last = timeline.at(1, steps), first = timeline.at(1, 0);
+  CHECK(timeline.at(1, steps + 100) == last);
+  CHECK(timeline.clamp({1, last.position + 100}) == last);
+  CHECK(timeline.at(1, -5) == first);
+  for (const Tensor& t : {x, w, b, product, positive, sum, y})
+    CHECK(held(last, t) == t.to_vector<double>());
+  for (int pass = 0; pass < 2; ++pass) {  // stepping twice adds nothing twice
+    for (std::int64_t n = steps; n >= 0; --n)
+      static_cast<void>(timeline.gradient(timeline.at(1, n), w.id()));
+    const Gradient gradient = timeline.gradient(last, w.id());
+    CHECK(gradient.state == Gradient::State::landed);
+    CHECK(gradient.value.at(0) == w.grad()[0].item());
+    CHECK(gradient.value.at(1) == w.grad()[1].item());
+  }
+  CHECK(timeline.gradient(timeline.at(1, 7), w.id()).state == Gradient::State::not_yet);
+  CHECK(timeline.gradient(last, x.id()).state == Gradient::State::not_yet);
+  CHECK(timeline.gradient(first, b.id()).state == Gradient::State::not_yet);
+}
+
 TEST_CASE("being watched changes no result and keeps nothing alive") {
   const auto before = mt::live_nodes();
   for (unsigned seed = 100; seed < 120; ++seed) {

@@ -10,10 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/traces.hpp"
+#include "viewer/canvas.hpp"
 #include "viewer/chart.hpp"
 #include "viewer/desk.hpp"
 #include "viewer/fonts.hpp"
 #include "viewer/inspector.hpp"
+#include "viewer/plots.hpp"
 #include "viewer/theme.hpp"
 
 using namespace viewer;
@@ -144,4 +147,182 @@ TEST_CASE("a long curve is drawn with few points, and its peaks stay") {
   curve.points.resize(3);
   CHECK(needed_for_a_line(curve.points, axes, 300000) == std::vector<std::size_t>{0, 1, 2});
   CHECK(needed_for_a_line({}, axes, 300).empty());
+}
+
+// ---- Cases from public bug reports: the drawing, without a window --------------------------------
+
+namespace {
+
+// Draws frames as the window does, into lists of triangles that nobody shows.
+class Sheet {
+ public:
+  Sheet() {
+    ImGui::CreateContext();
+    ImGuiIO& io = ImGui::GetIO();
+    io.IniFilename = nullptr;
+    io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;  // as that of OpenGL 3.3 sets it
+    unsigned char* pixels = nullptr;
+    int width = 0, height = 0;
+    io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  }
+  ~Sheet() { ImGui::DestroyContext(); }
+  Sheet(const Sheet&) = delete;
+  Sheet& operator=(const Sheet&) = delete;
+
+  template <class Draw>
+  void frame(float width, float height, Draw draw) {
+    ImGuiIO& io = ImGui::GetIO();
+    io.DisplaySize = {width, height};
+    io.DeltaTime = 1 / 60.0f;
+    ImGui::NewFrame();
+    ImGui::SetNextWindowPos({0, 0});
+    ImGui::SetNextWindowSize(io.DisplaySize);
+    ImGui::Begin("window", nullptr, ImGuiWindowFlags_NoDecoration);
+    draw(Paint(fonts_, dark_theme, 1), Frame{0, 0, width, height});
+    ImGui::End();
+    ImGui::Render();
+    check_indices();
+  }
+  int vertices() const { return ImGui::GetDrawData()->TotalVtxCount; }
+
+ private:
+  static void check_indices() {
+    const ImDrawData* data = ImGui::GetDrawData();
+    std::size_t beyond = 0, nowhere = 0;
+    for (int i = 0; i < data->CmdListsCount; ++i) {
+      const ImDrawList& list = *data->CmdLists[i];
+      for (const ImDrawCmd& command : list.CmdBuffer)
+        for (unsigned k = 0; k < command.ElemCount; ++k) {
+          const int index = list.IdxBuffer[static_cast<int>(command.IdxOffset + k)];
+          beyond += index + static_cast<int>(command.VtxOffset) >= list.VtxBuffer.Size;
+        }
+      for (const ImDrawVert& vertex : list.VtxBuffer)
+        nowhere += !std::isfinite(vertex.pos.x) || !std::isfinite(vertex.pos.y);
+    }
+    CHECK(beyond == 0);
+    CHECK(nowhere == 0);
+  }
+  Fonts fonts_;
+};
+
+Box box_at(std::uint64_t op, double x, double y) {
+  Box box;
+  box.item = {Item::Kind::op, op};
+  box.rect = {x, y, 40, 20};
+  return box;
+}
+
+// A scene beside the run of lesson 05.
+struct Stand {
+  explicit Stand(Scene what) { shown.scene = std::make_shared<Scene>(std::move(what)); }
+  Timeline timeline = [] {
+    Timeline run;
+    run.extend(traces::chain_rule().share());
+    return run;
+  }();
+  AppOptions options;
+  MadeAt made_at;
+  Shown shown{options, "", "", timeline, made_at, nullptr, ""};
+  Desk desk;
+};
+
+}  // namespace
+
+TEST_CASE("B184: a window without any room is survived, and afterwards all is as it was") {
+  Scene scene;
+  scene.boxes = {box_at(1, 0, 0), box_at(2, 300, 200)};
+  scene.bounds = {0, 0, 340, 220};
+  Stand stand(scene);
+  Sheet sheet;
+  Canvas canvas;
+  const auto draw = [&](const Paint& paint, Frame frame) {
+    canvas.draw(paint, frame, stand.shown, stand.desk);
+  };
+  sheet.frame(800, 600, draw);
+  const ImVec2 before = canvas.place_of({300, 200});
+  CHECK(before.x > 400);
+  for (const auto& [width, height] : {std::pair(0, 0), {800, 0}, {0, 600}, {1, 1}}) {
+    CAPTURE(width, height);
+    sheet.frame(static_cast<float>(width), static_cast<float>(height), draw);
+    const ImVec2 place = canvas.place_of({300, 200});
+    CHECK(std::isfinite(place.x));
+    CHECK(std::isfinite(place.y));
+  }
+  sheet.frame(800, 600, draw);
+  CHECK(canvas.place_of({300, 200}).x == before.x);
+  CHECK(canvas.place_of({300, 200}).y == before.y);
+}
+
+TEST_CASE("B185: more than 65,535 corners in one picture are told apart") {
+  Scene scene;
+  for (int i = 0; i < 5000; ++i)
+    scene.boxes.push_back(box_at(static_cast<std::uint64_t>(i), 60 * (i % 100), 40 * (i / 100)));
+  for (int i = 0; i < 10000; ++i) {
+    Stroke line;
+    const double x = 60 * (i % 100) + 40, y = 40 * (i / 200) + 10;
+    line.curve = {{x, y}, {x + 10, y}, {x + 10, y + 40}, {x + 20, y + 40}};
+    scene.lines.push_back(line);
+  }
+  scene.bounds = {0, 0, 6000, 2000};
+  Stand stand(scene);
+  Sheet sheet;
+  Canvas canvas;
+  sheet.frame(1440, 880, [&](const Paint& paint, Frame frame) {
+    canvas.draw(paint, frame, stand.shown, stand.desk);
+  });
+  CHECK(sheet.vertices() > 65535);
+}
+
+TEST_CASE(
+    "B186: of three operations that are all called add, the one that is clicked is selected") {
+  Scene scene;
+  for (int i = 0; i < 3; ++i) {
+    scene.boxes.push_back(box_at(static_cast<std::uint64_t>(i), 100 * i, 50 * i));
+    scene.boxes.back().texts.push_back({"add", {100.0 * i + 20, 50.0 * i + 14}, 1});
+  }
+  scene.bounds = {0, 0, 240, 120};
+  Stand stand(scene);
+  Sheet sheet;
+  Canvas canvas;
+  const auto draw = [&](const Paint& paint, Frame frame) {
+    canvas.draw(paint, frame, stand.shown, stand.desk);
+  };
+  for (int i = 0; i < 3; ++i) sheet.frame(800, 600, draw);
+  for (const Box& box : scene.boxes) {
+    ImGuiIO& io = ImGui::GetIO();
+    io.MousePos = canvas.place_of({box.rect.x + 20, box.rect.y + 10});
+    for (const bool down : {false, true, false, false}) {
+      io.MouseDown[0] = down;
+      sheet.frame(800, 600, draw);
+    }
+    CHECK(stand.desk.selected == box.item);
+  }
+}
+
+TEST_CASE("B189: NaN and infinities widen no axis, and are counted in words") {
+  traces::Machine m;
+  const double series[] = {0, 1, NAN, 4, INFINITY, 5, -INFINITY, NAN};
+  for (std::size_t i = 0; i < 8; ++i) m.add(Plotted{"loss", static_cast<double>(i), series[i]});
+  Stand stand({});
+  stand.timeline = Timeline();
+  stand.timeline.extend(m.share());
+  stand.desk.cursor = stand.timeline.latest();
+  const std::vector<Curve> curves = [&] {
+    const auto found = stand.timeline.chart(stand.desk.cursor);
+    return std::vector<Curve>(found.begin(), found.end());
+  }();
+  REQUIRE(curves.size() == 1);
+  const Axes axes = axes_of(curves, 5, 5);
+  CHECK(axes.up.low == 0);
+  CHECK(axes.up.high == 5);
+  CHECK(reading(curves[0], 8) == "nan at 7, 4 not finite");
+  CHECK(reading(curves[0], 4) == "4 at 3, 1 not finite");
+  CHECK(reading(curves[0], 2) == "1 at 1");
+  CHECK(reading(curves[0], 0) == "not yet");
+
+  Sheet sheet;
+  sheet.frame(400, 300, [&](const Paint& paint, Frame frame) {
+    draw_plots(paint, frame, stand.shown, stand.desk);
+  });
+  CHECK(sheet.vertices() < 20000);
 }

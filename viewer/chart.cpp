@@ -64,6 +64,18 @@ bool can_be_drawn(const Curve::Point& point) {
   return std::abs(point.x) <= largest && std::abs(point.y) <= largest;
 }
 
+std::string reading(const Curve& curve, std::size_t count) {
+  if (count == 0) return "not yet";
+  const Curve::Point& last = curve.points[count - 1];
+  std::string words = std::to_string(count) + (count == 1 ? " point" : " points");
+  if (curve.to_the_right) words = words::number(last.y, 4) + " at " + words::number(last.x, 6);
+  const auto end = curve.points.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto hidden = std::count_if(curve.points.begin(), end, [](const Curve::Point& point) {
+    return !std::isfinite(point.x) || !std::isfinite(point.y);
+  });
+  return hidden == 0 ? words : words + ", " + std::to_string(hidden) + " not finite";
+}
+
 Axes axes_of(std::span<const Curve> curves, int most_across, int most_up) {
   const double none = std::numeric_limits<double>::infinity();
   double left = none, right = -none, low = none, high = -none;

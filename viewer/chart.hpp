@@ -34,6 +34,10 @@ Axes axes_of(std::span<const Curve> curves, int most_across, int most_up);
 
 bool can_be_drawn(const Curve::Point& point);  // neither NaN nor beyond all axes
 
+// What the legend says of the first `count` points of a curve: "0.352 at 12", "24 points", and how
+// many of them are not finite, because those are not drawn.
+std::string reading(const Curve& curve, std::size_t count);
+
 // The points, by number, that a line of so many pixels needs: of those that fall on one column of
 // pixels the first, the lowest, the highest and the last.
 std::vector<std::size_t> needed_for_a_line(std::span<const Curve::Point> points, const Axes& axes,

@@ -76,14 +76,8 @@ class ChartPanel {
         paint_.dot({frame_.left + px(8), middle}, 4, color(i));
       const Ink name{Face::sans, 13, theme_.text};
       Ink value{Face::mono, 13, count == 0 ? theme_.faint : color(i)};
-      std::string words = "not yet";
-      if (count > 0 && curve.to_the_right) {
-        const Curve::Point& last = curve.points[count - 1];
-        words = words::number(last.y, 4) + " at " + words::number(last.x, 6);
-        if (!std::isfinite(last.y)) value.color = theme_.warning;
-      } else if (count > 0) {
-        words = std::to_string(count) + (count == 1 ? " point" : " points");
-      }
+      const std::string words = reading(curve, count);
+      if (count > 0 && !std::isfinite(curve.points[count - 1].y)) value.color = theme_.warning;
       const float left = frame_.left + px(26);
       const float room = frame_.right - paint_.width(value, words) - px(14) - left;
       paint_.text({left, base}, name, paint_.cut(name, words::clean(curve.name), room));
