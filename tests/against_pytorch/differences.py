@@ -304,8 +304,8 @@ KNOWN = [
      "elements, or was cut off for this comparison", refuses("this view was made inside NoGrad")),
     ("PyTorch's roll of nothing does not look at its axes",
      lambda d: refuses("roll: axis")(d) and 0 in d.shapes.get(d.words[1], [])),
-    ("PyTorch's gradient of a float32 normalisation over few numbers has few digits",
-     lambda d: d.kind == "gradient" and " float32" in d.ours and uses(d, "layer_norm", "group_norm", "batch_norm") and
+    ("PyTorch's float32 normalisation of few numbers has few digits, and so has its gradient",
+     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "layer_norm", "group_norm", "batch_norm") and
      few_digits(d)),
     ("the start of a part of nothing may be -1 in PyTorch",
      lambda d: d.op == "narrow" and refuses("leave the size 0")(d)),
