@@ -7751,10 +7751,14 @@ inline double count_along(const Tensor& x, const Shape& axes) {
   return count;
 }
 // The mean square distance from the mean, in two passes over float64: differences of large numbers
-// that are close to each other keep their digits.
+// that are close to each other keep their digits. It is the same for all elements less the first
+// one: of equal elements nothing is left then, and their mean is not rounded.
 inline Tensor variance(const Tensor& a, const Shape& over, double n, bool keepdim, Loc loc) {
   const Unseen inside(loc);
-  const Tensor x = a.to(float64);
+  Tensor x = a.to(float64), first = x;
+  for (std::int64_t axis : over)
+    if (first.size(axis) > 0) first = first.narrow(axis, 0, 1);
+  x = x - first;
   const Tensor distance = x - x.mean(over, {.keepdim = true});
   return distance.square().sum(over, {.keepdim = keepdim}) / n;
 }

@@ -486,6 +486,20 @@ TEST_CASE("functions of floats take integers and give float32, steps leave integ
         std::vector<int>{1, 0});
 }
 
+TEST_CASE(
+    "equal elements have exactly the deviation 0, and the gradient 0") {  // as in PyTorch 1.13
+  for (const double value : {0.1, 2.8733333333333335, -1e17}) {
+    const Tensor x = full({2, 3}, value, {.dtype = float64, .requires_grad = true});
+    CHECK(values(x.var(1).detach()) == Values{0, 0});
+    const Tensor y = x.std();
+    CHECK(y.item() == 0);
+    y.backward();
+    CHECK(values(x.grad()) == Values(6, 0.));
+  }
+  CHECK(tensor(3., {.dtype = float64}).var({.correction = 0}).item() == 0);
+  CHECK(zeros({0, 3}, {.dtype = float64}).std(0).numel() == 3);
+}
+
 TEST_CASE("allclose and equal answer for whole tensors") {  // answers of PyTorch 1.13
   const auto at = [](double value) { return tensor({value}); };
   const double nan = std::numeric_limits<double>::quiet_NaN();

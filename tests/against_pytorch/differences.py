@@ -132,6 +132,8 @@ def reads_what_it_writes(d):
 
 MAKE_INTEGERS = ("to", "sum.dtype", "prod.dtype", "cumsum.dtype", "cumprod.dtype", "copy_", "[]=", "[]=.tensor")
 
+SORTING = ("sort", "argsort", "argmax", "argmin", "argmax.axis", "argmin.axis", "max.axis", "min.axis")
+
 KNOWN = [
     # What the table "Conventions where libraries differ" settles, and what the header refuses to guess.
     ("a number that would lose its fraction, or whose kind is larger, is not written into integers or bools",
@@ -318,7 +320,7 @@ KNOWN = [
     ("PyTorch's float32 gelu of a negative number has few digits, because 1 + erf cancels; ours has them all",
      lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "gelu") and few_digits(d)),
     ("PyTorch may compute equal numbers a little differently, by their place in memory, which then are sorted",
-     lambda d: d.kind == "value" and d.op in ("sort", "argsort") and made_by(d, d.words[1]) != "tensor"),
+     lambda d: d.kind == "value" and d.op in SORTING and made_by(d, d.words[1]) != "tensor"),
     ("an infinite gradient of a normalisation is infinite or NaN, by the order of its sums",
      lambda d: d.kind == "gradient" and uses(d, "layer_norm", "group_norm", "batch_norm") and "nan" in d.theirs and
      re.search("inf|nan", d.ours)),
