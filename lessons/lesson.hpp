@@ -24,11 +24,10 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <map>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -50,26 +49,34 @@ struct Lesson {
 };
 
 namespace detail {
-inline std::vector<Lesson>& registry() {
-  static std::vector<Lesson> all;
-  return all;
-}
-
 // Lessons enter themselves before main begins, in an order that the linker chooses: so keep the
 // list sorted.
 struct Entry {
-  Entry(const char* id, const char* title, const char* part, const char* file, void (*function)()) {
-    Lesson entered{std::string(id).substr(0, 2), id, title, part, file, function};
-    std::vector<Lesson>& all = registry();
-    auto by_id = [](const Lesson& one, const Lesson& other) { return one.id < other.id; };
-    all.insert(std::upper_bound(all.begin(), all.end(), entered, by_id), entered);
+  Entry(const char* i, const char* t, const char* p, const char* f, void (*start)())
+      : id(i), title(t), part(p), file(f), function(start) {
+    Entry** place = &first;
+    while (*place != nullptr && std::string_view((*place)->id) < id) place = &(*place)->next;
+    next = std::exchange(*place, this);
   }
+  const char *id, *title, *part, *file;
+  void (*function)();
+  Entry* next;
+  static inline Entry* first = nullptr;
 };
 }  // namespace detail
 
 // All lessons of this program, in order. (Link lessons as objects: a static library would leave
 // them out, because nobody calls them by name.)
-inline const std::vector<Lesson>& lessons() { return detail::registry(); }
+inline const std::vector<Lesson>& lessons() {
+  static const std::vector<Lesson> all = [] {
+    std::vector<Lesson> list;
+    for (const detail::Entry* one = detail::Entry::first; one != nullptr; one = one->next)
+      list.push_back({std::string(one->id).substr(0, 2), one->id, one->title, one->part, one->file,
+                      one->function});
+    return list;
+  }();
+  return all;
+}
 
 // The lesson that a person means by `word`: "05", "5", "chain_rule" and "05_chain_rule" all name
 // one. Null if none.
@@ -93,13 +100,13 @@ struct Mistake : std::runtime_error {
 namespace detail {
 struct Run {
   const Lesson* lesson = nullptr;
-  std::map<std::string, double> knobs;  // --knob name=value
-  std::set<std::string> knobs_used;
+  std::vector<std::pair<std::string, double>> knobs;  // --knob name=value
+  std::vector<std::string> knobs_used;
   std::string data;  // --data FILE
   bool data_read = false;
-  // By the tensor's id. One text for each contribution that it will receive, in that order.
-  std::map<mt::Id, std::vector<std::string>> when_arrives;
-  std::set<mt::Id> predicted;
+  // Of tensors: a text for each contribution that one of them will receive, in that order.
+  std::vector<std::pair<mt::Id, std::string>> when_arrives;
+  std::vector<mt::Id> predicted;
 };
 
 inline Run& run() {
@@ -127,15 +134,11 @@ inline std::string in_characters(const std::string& title, mt::Span<double> numb
   return text;
 }
 
-// With nobody listening (a student's own main that includes this file) prose is simply printed.
-inline void note(const char* kind, const std::string& text, std::vector<double> numbers = {}) {
-  const std::string what = kind;
-  if (mt::Observer* listener = mt::observer())
-    listener->note(kind, text, numbers);
-  else if (what == "said" || what == "asked")
-    std::cout << text << '\n';
-  else if (what == "pictured")
-    std::cout << in_characters(text, numbers);
+// False if nobody listens (a student's own main that includes this file).
+inline bool note(const char* kind, std::string_view text, mt::Span<double> numbers = {}) {
+  mt::Observer* listener = mt::observer();
+  if (listener != nullptr) listener->note(kind, std::string(text), numbers);
+  return listener != nullptr;
 }
 
 inline std::string trimmed(const std::string& text) {
@@ -165,12 +168,15 @@ inline std::string directory_of(const std::string& path) {
 
 // ---- The voice ----------------------------------------------------------------------------------
 
-// Prose. Line breaks in `text` are kept, all else is wrapped where it is shown.
-inline void say(const std::string& text) { detail::note("said", text); }
+// Prose. Line breaks in `text` are kept, all else is wrapped where it is shown. With nobody
+// listening it is simply printed.
+inline void say(std::string_view text) {
+  if (!detail::note("said", text)) std::cout << text << '\n';
+}
 
 // Prose after which playing pauses: the place to look up and think. A terminal with a person in
 // front of it waits there.
-inline void step(const std::string& text) {
+inline void step(std::string_view text) {
   say(text);
   detail::note("paused", "");
 }
@@ -189,23 +195,23 @@ inline void show(const mt::Tensor& x, std::string name = "", mt::Loc line = mt::
 
 // A question whose right answer the lesson has computed. At a terminal it waits for an answer and
 // offers one hint after each wrong one.
-inline void ask(const std::string& question, double answer,
-                const std::vector<std::string>& hints = {}) {
-  for (const std::string& hint : hints)
-    detail::note("hint", hint);  // for the question that follows
-  detail::note("asked", question, {answer});
+inline void ask(std::string_view question, double answer, mt::Span<std::string_view> hints = {}) {
+  for (std::string_view hint : hints) detail::note("hint", hint);  // for the question that follows
+  if (!detail::note("asked", question, {answer})) std::cout << question << '\n';
 }
 
 // A number that the reader may change: `standard`, or what `--knob name=value` says.
 inline double knob(const std::string& name, double standard) {
   detail::Run& run = detail::run();
-  run.knobs_used.insert(name);
-  auto turned = run.knobs.find(name);
-  return turned == run.knobs.end() ? standard : turned->second;
+  if (std::count(run.knobs_used.begin(), run.knobs_used.end(), name) == 0)
+    run.knobs_used.push_back(name);
+  for (const auto& [turned, value] : run.knobs)
+    if (turned == name) standard = value;
+  return standard;
 }
 
 // One point of a curve. Curves that are plotted without a word in between share one chart.
-inline void plot(const std::string& curve, double x, double y) {
+inline void plot(std::string_view curve, double x, double y) {
   detail::note("plotted", curve, {x, y});
 }
 
@@ -216,7 +222,7 @@ inline void picture(const mt::Tensor& x, const std::string& title = "") {
   if (x.numel() == 0) return;
   std::vector<double> numbers = x.to_vector<double>();
   numbers.insert(numbers.begin(), static_cast<double>(x.size(1)));  // how many columns it has
-  detail::note("pictured", title, numbers);
+  if (!detail::note("pictured", title, numbers)) std::cout << detail::in_characters(title, numbers);
 }
 
 // ---- Words about what backward() will do --------------------------------------------------------
@@ -226,12 +232,12 @@ inline void picture(const mt::Tensor& x, const std::string& title = "") {
 
 // Said when x receives a contribution to its gradient: the first text with the first one, the
 // second text with the second.
-inline void when_arrives(const mt::Tensor& x, const std::string& text) {
-  detail::run().when_arrives[x.id()].push_back(text);
+inline void when_arrives(const mt::Tensor& x, std::string_view text) {
+  detail::run().when_arrives.emplace_back(x.id(), text);
 }
 
 // Asks for the sum before each contribution to x is shown. (x must hold one number.)
-inline void predict(const mt::Tensor& x) { detail::run().predicted.insert(x.id()); }
+inline void predict(const mt::Tensor& x) { detail::run().predicted.push_back(x.id()); }
 
 // ---- Files --------------------------------------------------------------------------------------
 
@@ -248,7 +254,7 @@ inline std::string data_file(const std::string& standard) {
 }  // namespace lesson
 
 // Opens a lesson: LESSON("05_chain_rule", "The chain rule", "Autograd") { ... }
-#define LESSON(id, title, part)                                                                  \
-  static void lesson_function();                                                                 \
-  static const ::lesson::detail::Entry lesson_entry(id, title, part, __FILE__, lesson_function); \
+#define LESSON(id, title, part)                                                            \
+  static void lesson_function();                                                           \
+  static ::lesson::detail::Entry lesson_entry(id, title, part, __FILE__, lesson_function); \
   static void lesson_function()

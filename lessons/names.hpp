@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cctype>
+#include <cstddef>
 #include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -13,14 +13,16 @@ namespace lesson {
 
 // One line of a source file, counted from 1; empty if it cannot be read.
 inline std::string source_line(const std::string& file, int number) {
-  static thread_local std::map<std::string, std::vector<std::string>> files;
-  auto [known, is_new] = files.try_emplace(file);
-  if (is_new) {
-    std::ifstream source(file);
-    for (std::string line; std::getline(source, line);) known->second.push_back(line);
-  }
-  const auto index = static_cast<std::size_t>(number - 1);
-  return number >= 1 && index < known->second.size() ? known->second[index] : "";
+  static thread_local std::vector<std::vector<std::string>> files;  // the name, then the lines
+  for (const std::vector<std::string>& known : files)
+    if (known[0] == file) {
+      const auto index = static_cast<std::size_t>(number);
+      return number >= 1 && index < known.size() ? known[index] : "";
+    }
+  std::ifstream source(file);
+  files.push_back({file});
+  for (std::string line; std::getline(source, line);) files.back().push_back(line);
+  return source_line(file, number);
 }
 
 // A statement that gives a name to what it computes.

@@ -6,11 +6,16 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iostream>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lessons/lesson.hpp"
@@ -30,16 +35,16 @@ class Prompter : public mt::Observer {
     const mt::Id target = node.input_id(slot);
     const detail::Run& run = detail::run();
     const std::size_t already = arrivals_[target]++;
-    if (run.predicted.contains(target) && given.numel() == 1) {
+    if (std::count(run.predicted.begin(), run.predicted.end(), target) > 0 && given.numel() == 1) {
       sums_[target] += given.item();
       const double sum = sums_[target];
       listener_.note("asked", "A contribution is on its way. What will the sum be then?",
                      {&sum, 1});
     }
     listener_.arrived(pass, node, slot, before, folded_axes, given);
-    const auto texts = run.when_arrives.find(target);
-    if (texts != run.when_arrives.end() && already < texts->second.size())
-      listener_.note("said", texts->second[already], {});
+    std::size_t texts = 0;
+    for (const auto& [tensor, text] : run.when_arrives)
+      if (tensor == target && texts++ == already) listener_.note("said", text, {});
   }
   void pass_begins(const mt::PassSeen& pass) override {
     sums_.clear();
@@ -116,7 +121,7 @@ inline void turn_knob(Run& run, const std::string& turn) {
       equals == std::string::npos ? std::nullopt : number_in(trimmed(turn.substr(equals + 1)));
   if (!value || equals == 0)
     throw Mistake("--knob takes a name and a number, as in --knob lr=0.1, not \"" + turn + "\".");
-  run.knobs[turn.substr(0, equals)] = *value;
+  run.knobs.emplace_back(turn.substr(0, equals), *value);
 }
 
 // A flag's value stands behind it ("--data FILE") or in it ("--data=FILE").
@@ -154,10 +159,11 @@ inline void print_help(const Lesson& lesson) {
 }
 
 inline void refuse_unused(const Run& run) {
+  const std::set<std::string> knobs(run.knobs_used.begin(), run.knobs_used.end());
   for (const auto& [name, value] : run.knobs) {
-    if (run.knobs_used.contains(name)) continue;
+    if (knobs.contains(name)) continue;
     std::string has;
-    for (const std::string& used : run.knobs_used) has += (has.empty() ? "" : ", ") + used;
+    for (const std::string& used : knobs) has += (has.empty() ? "" : ", ") + used;
     throw Mistake("Lesson " + run.lesson->number + " has no knob " + name +
                   (has.empty() ? " (it has none)." : ". It has " + has + "."));
   }
