@@ -152,37 +152,39 @@ struct At {
 };
 
 // A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
-// append it, so that the place where an error is thrown costs next to nothing.
-inline void append(std::string& to, std::string_view text) { to += text; }
-inline void append(std::string& to, char letter) { to += letter; }
-inline void append(std::string& to, std::int64_t number) { to += std::to_string(number); }
+// append it, so that the place where an error is thrown costs next to nothing. (To grow a string
+// takes much code: it is compiled once, and not in each place.)
+[[gnu::noinline]] inline void append(std::string& to, std::string_view text) { to += text; }
+inline void append(std::string& to, const char* text) { append(to, std::string_view(text)); }
+inline void append(std::string& to, char letter) { append(to, std::string_view(&letter, 1)); }
+[[gnu::noinline]] inline void append(std::string& to, std::int64_t number) {
+  char text[32];
+  append(to, {text, std::to_chars(text, text + sizeof text, number).ptr});
+}
 inline void append(std::string& to, double number) {
   char text[32];
-  to.append(text,
-            std::to_chars(text, text + sizeof text, number, std::chars_format::general, 7).ptr);
+  append(to, {text,
+              std::to_chars(text, text + sizeof text, number, std::chars_format::general, 7).ptr});
 }
 class Word {
  public:
   Word(const char* text) : thing_(text) {}
-  template <Integer T>
-  Word(T number) : number_(static_cast<std::int64_t>(number)) {}
   template <class T>
-  requires(!Integer<T>) Word(const T& thing)
-      : thing_(&thing),
-        append_([](std::string& to, const void* it) { append(to, *static_cast<const T*>(it)); }) {}
+  Word(const T& thing)
+      : thing_(&thing), append_([](std::string& to, const void* it) {
+          using Shown = std::conditional_t<Integer<T>, std::int64_t, const T&>;
+          append(to, static_cast<Shown>(*static_cast<const T*>(it)));
+        }) {}
   void append_to(std::string& to) const {
     if (append_)
       append_(to, thing_);
-    else if (thing_)
-      to += static_cast<const char*>(thing_);
     else
-      append(to, number_);
+      append(to, static_cast<const char*>(thing_));
   }
 
  private:
-  const void* thing_ = nullptr;
+  const void* thing_;
   void (*append_)(std::string& to, const void* thing) = nullptr;
-  std::int64_t number_ = 0;
 };
 inline void append(std::string& to, const Loc& loc) {
   if (!loc.line()) return append(to, "an unknown line");
@@ -191,9 +193,12 @@ inline void append(std::string& to, const Loc& loc) {
   append(to, std::int64_t{loc.line()});
 }
 using Words = std::initializer_list<Word>;
-inline std::string text_of(Words words) {
+inline void append(std::string& to, const Words& words) {
+  for (const Word& word : words) word.append_to(to);
+}
+[[gnu::noinline]] inline std::string text_of(Words words) {
   std::string text;
-  for (const Word& word : words) word.append_to(text);
+  append(text, words);
   return text;
 }
 inline std::string Loc::text() const { return text_of({*this}); }
@@ -207,6 +212,7 @@ inline std::string Loc::text() const { return text_of({*this}); }
 [[noreturn]] inline void fail_no_axis(int axis, int count) {
   throw Error(text_of({"a shape with ", count, " axes has no axis ", axis}));
 }
+[[noreturn]] inline void fail_too_many_axes() { throw Error("a tensor has at most 8 dimensions"); }
 
 // A short list of integers: the sizes of a tensor, its strides, or a choice of axes. It lives on
 // the stack, because every tensor has two of them and a heap allocation costs more than an
@@ -221,8 +227,10 @@ class Shape {
     static_assert(sizeof...(T) <= capacity, "a tensor has at most 8 dimensions");
   }
   static constexpr Shape filled(int count, std::int64_t value) {
+    if (count > capacity) fail_too_many_axes();
     Shape s;
-    for (int i = 0; i < count; ++i) s.push_back(value);
+    s.count_ = count;
+    for (int i = 0; i < count; ++i) s.items_[i] = value;
     return s;
   }
 
@@ -237,7 +245,7 @@ class Shape {
 
   constexpr void push_back(std::int64_t item) { insert(count_, item); }
   constexpr void insert(int at, std::int64_t item) {
-    if (count_ == capacity) throw Error("a tensor has at most 8 dimensions");
+    if (count_ == capacity) fail_too_many_axes();
     for (int i = count_; i > at; --i) items_[i] = items_[i - 1];
     items_[at] = item;
     ++count_;
@@ -277,12 +285,12 @@ using Dims = Shape;  // a choice of axes; where it may be left out, {} means all
 
 // "[2, 3]"
 inline void append(std::string& to, const Shape& shape) {
-  to += '[';
+  append(to, '[');
   for (int i = 0; i < shape.size(); ++i) {
-    if (i > 0) to += ", ";
+    if (i > 0) append(to, ", ");
     append(to, shape[i]);
   }
-  to += ']';
+  append(to, ']');
 }
 inline std::string to_string(const Shape& shape) { return text_of({shape}); }
 
@@ -357,7 +365,7 @@ inline const char* name_of(DType t) {
   constexpr const char* names[] = {"float32", "float64", "int64", "bool"};
   return names[static_cast<int>(t)];
 }
-inline void append(std::string& to, DType t) { to += name_of(t); }
+inline void append(std::string& to, DType t) { append(to, name_of(t)); }
 template <class T>  // int, say, is a kind of int64
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>)
@@ -482,8 +490,8 @@ struct Device {
 inline constexpr Device cpu = Device::cpu;
 inline constexpr Device cuda = Device::cuda;
 inline void append(std::string& to, const Device& device) {
-  if (device.kind == Device::cpu) to += "cpu";
-  if (device.kind == Device::cuda) to += text_of({"cuda:", device.index});
+  append(to, device.kind == Device::cpu ? "cpu" : "cuda:");
+  if (device.kind == Device::cuda) append(to, std::int64_t{device.index});
 }
 inline std::string Device::text() const { return text_of({*this}); }
 
@@ -1218,8 +1226,8 @@ void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor&
 // them.)
 inline std::string message(const At& at, Words what, Words hint) {
   const std::string_view op = at.op;
-  return text_of({op.substr(0, op.find("_number")), ": ", text_of(what), " at ", line_of(at.loc),
-                  hint.size() > 0 ? ". Hint: " : ".", text_of(hint)});
+  return text_of({op.substr(0, op.find("_number")), ": ", what, " at ", line_of(at.loc),
+                  hint.size() > 0 ? ". Hint: " : ".", hint});
 }
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
   const char* const op = current.composed ? current.composed : at.op;  // what the student wrote
@@ -1231,7 +1239,7 @@ inline std::string message(const At& at, Words what, Words hint) {
 // For what is allowed and rarely meant. It is said once.
 inline void warn(const At& at, Words what, Words hint) {
   static thread_local std::string said;
-  const std::string text = "warning: " + message(at, what, hint) + "\n";
+  const std::string text = text_of({"warning: ", message(at, what, hint), "\n"});
   if (said.find(text) != std::string::npos) return;
   said += text;
   std::cerr << text;
@@ -1707,6 +1715,10 @@ inline std::string number_text(const Scalar& number, Style style) {
   return std::string(text, end);
 }
 
+inline void append_times(std::string& text, std::size_t count, char letter) {
+  for (; count > 0; --count) append(text, letter);
+}
+
 // The numbers that are shown, filled up with spaces to one width so that columns align. Zeros,
 // infinities and NaNs have no say in the width either: where they are longer they stick out, as in
 // PyTorch.
@@ -1717,8 +1729,8 @@ struct Shown {
   }
   void append_next(std::string& text) {
     const std::string word = number_text(numbers[next++], style);
-    if (word.size() < width) text.append(width - word.size(), ' ');
-    text += word;
+    append_times(text, width > word.size() ? width - word.size() : 0, ' ');
+    append(text, word);
   }
   const std::vector<Scalar>& numbers;
   const Style style;
@@ -1734,31 +1746,31 @@ inline void lay_out(std::string& text, const Shape& shape, bool shorten, int axi
   const std::size_t indent = margin + static_cast<std::size_t>(axis);
   const std::size_t per_line = row ? (page_width - indent) / (shown.width + 2) : 1;
 
-  text += '[';
+  append(text, '[');
   std::size_t count = 0;
   for (std::int64_t i : shown_indices(shape[axis], shorten)) {
-    if (count > 0 && count % per_line == 0)
-      text.append(1, ',')
-          .append(row ? 1 : static_cast<std::size_t>(inner_axes), '\n')
-          .append(indent + 1, ' ');
-    else if (count > 0)
-      text += ", ";
+    const bool breaks = count > 0 && count % per_line == 0;
+    if (count > 0) append(text, breaks ? "," : ", ");
+    if (breaks) {
+      append_times(text, row ? 1 : static_cast<std::size_t>(inner_axes), '\n');
+      append_times(text, indent + 1, ' ');
+    }
     if (i != gap)
       lay_out(text, shape, shorten, axis + 1, shown);
     else
-      text += row ? " ..." : "...";
+      append(text, row ? " ..." : "...");
     ++count;
   }
-  text += ']';
+  append(text, ']');
 }
 
 // Puts a remark behind the numbers, on a new line if it would not fit on this one. `column` is
 // where the text ends.
 inline void add_remark(std::string& text, std::size_t& column, const std::string& remark) {
   const bool fits = column + 2 + remark.size() <= page_width;
-  text += fits ? ", " : ",\n";
-  if (!fits) text.append(margin, ' ');
-  text += remark;
+  append(text, fits ? ", " : ",\n");
+  append_times(text, fits ? 0 : margin, ' ');
+  append(text, remark);
   column = (fits ? column + 2 : margin) + remark.size();
 }
 }  // namespace printing
@@ -1771,7 +1783,7 @@ inline std::string print_elements(const View& view, const std::string& history =
   const bool shorten = view.shape.numel() > 1000;
   std::string text = "tensor(";
   if (empty) {
-    text += "[]";
+    append(text, "[]");
   } else {
     std::vector<Scalar> numbers;
     printing::read_shown(view, shorten, 0, numbers);
@@ -1780,17 +1792,18 @@ inline std::string print_elements(const View& view, const std::string& history =
   }
 
   std::size_t column = text.size() - (text.rfind('\n') + 1) + 2;  // 2 too many: PyTorch counts so
-  if (!device.empty()) printing::add_remark(text, column, "device='" + device + "'");
+  if (!device.empty()) printing::add_remark(text, column, text_of({"device='", device, "'"}));
   if (empty && view.shape.size() != 1) {
-    std::string sizes = "size=" + to_string(view.shape);
+    std::string sizes = text_of({"size=", view.shape});
     sizes[5] = '(', sizes.back() = ')';
     printing::add_remark(text, column, sizes);
   }
   // The type is named where the numbers do not show it: 7 is an int64, 7. a float32.
   if (view.dtype == float64 || (empty && view.dtype != float32))
-    printing::add_remark(text, column, std::string("dtype=") + name_of(view.dtype));
+    printing::add_remark(text, column, text_of({"dtype=", view.dtype}));
   if (!history.empty()) printing::add_remark(text, column, history);
-  return text += ')';
+  append(text, ')');
+  return text;
 }
 
 // The text that PyTorch prints.
@@ -3103,7 +3116,7 @@ struct KeptBlocksEnd {
 inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
   if (bytes >= wanted)  // else there is no such number
     if (void* block = std::aligned_alloc(64, bytes)) return block;
-  throw Error("there is no memory for " + std::to_string(wanted) + " bytes");
+  throw Error(text_of({"there is no memory for ", wanted, " bytes"}));
 }
 
 [[gnu::always_inline]] inline void* take_block(std::size_t wanted) {
@@ -3201,8 +3214,7 @@ inline constexpr PerDType<Loop> zip_loops = {zip_loop<F, float>(), zip_loop<F, d
 template <class Thing>
 const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
   const Thing& thing = things[static_cast<std::size_t>(dtype)];
-  if (!thing)
-    throw Error(std::string("this has no meaning for elements of type ") + name_of(dtype));
+  if (!thing) throw Error(text_of({"this has no meaning for elements of type ", dtype}));
   return thing;
 }
 
@@ -10157,7 +10169,7 @@ enum class Distribution : int { uniform, normal, integers, bernoulli };
 template <class F>
 void visit_floating(DType dtype, F f) {
   if (!is_floating(dtype))
-    throw Error(std::string("uniform and normal numbers are floats, not ") + name_of(dtype));
+    throw Error(text_of({"uniform and normal numbers are floats, not ", dtype}));
   dtype == float64 ? f(double{}) : f(float{});
 }
 
@@ -10824,7 +10836,7 @@ inline std::string to_dot(const Graph& g) {
 inline std::string to_string(const Tensor& x) {
   if (!x.defined()) return "tensor(undefined)";
   const Node* made_by = x.grad_fn();
-  const std::string history = made_by             ? "grad_fn=<" + std::string(made_by->name()) + ">"
+  const std::string history = made_by             ? text_of({"grad_fn=<", made_by->name(), ">"})
                               : x.requires_grad() ? "requires_grad=True"
                                                   : "";
   if (x.device() == cpu) return print_elements(x.elements(), history);
