@@ -88,3 +88,41 @@ TEST_CASE("reveal moves only as far as a box outside the window asks") {
   camera.reveal({-500, -500, 1000, 1000}, {0, 0, 100, 100}, 5);
   check_same(camera.to_screen({-500, -500}), {5, 5});
 }
+
+TEST_CASE("the view follows what comes near its rim, and brings it to the middle") {
+  const Rect world{0, 0, 3000, 400}, screen{300, 50, 700, 500};
+  Camera camera;
+  camera.follow({20, 200, 100, 60}, world, screen, 16);
+  check_same(camera.to_screen({0, 200}), {316, 300});  // at the left end, level in the middle
+  const Camera at_the_start = camera;
+  camera.follow({450, 200, 100, 60}, world, screen, 16);
+  CHECK(camera == at_the_start);  // still well in sight: nothing moves
+  camera.follow({900, 200, 100, 60}, world, screen, 16);
+  check_same(camera.to_screen({950, 200}), {650, 300});
+  camera.follow({2900, 200, 100, 60}, world, screen, 16);
+  check_same(camera.to_screen({3000, 200}), {984, 300});  // no empty ground behind the right end
+  const Camera at_the_end = camera;
+  camera.follow({2900, 200, 100, 60}, world, screen, 16);
+  CHECK(camera == at_the_end);
+}
+
+TEST_CASE("the view follows upwards and downwards in a graph that is higher than the screen") {
+  const Rect world{-50, 0, 100, 4000}, screen{0, 0, 700, 500};
+  Camera camera;
+  camera.follow({-20, 2000, 40, 20}, world, screen, 16);
+  check_same(camera.to_screen({0, 2010}), {350, 250});
+}
+
+TEST_CASE("a camera glides to another one and arrives") {
+  Camera camera, goal;
+  goal.zoom_about({100, 100}, 0.5);
+  goal.pan({-800, 30});
+  camera.go_to(goal, 0.5);
+  CHECK(camera.zoom() == Approx(0.75));
+  CHECK(camera != goal);
+  for (int i = 0; i < 20; ++i) camera.go_to(goal, 0.5);
+  CHECK(camera == goal);
+  Camera other;
+  other.go_to(goal, 1);
+  CHECK(other == goal);
+}

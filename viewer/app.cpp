@@ -280,6 +280,7 @@ class App {
   void obey();
   void play(double now);
   double wait_for() const;
+  bool settled() const { return scene_->settled && canvas_.settled(); }
 
   void frame(const std::string& picture);
   void style(const Theme& theme, float scale) const;
@@ -342,7 +343,7 @@ int App::run() {
       notice_.clear();
       draw_frames_ = 1;
     }
-    if (draw_frames_ == 0 && scene_->settled && options_.shot.empty()) continue;
+    if (draw_frames_ == 0 && settled() && options_.shot.empty()) continue;
     draw_frames_ = std::max(0, draw_frames_ - 1);
     const bool last = picture_is_due(now);
     frame(last ? options_.shot : "");
@@ -355,7 +356,7 @@ int App::run() {
 double App::wait_for() const {
   if (draw_frames_ > 0 || !desk_.asked.empty() || desk_.lesson_asked || !options_.shot.empty())
     return 1e-3;
-  if (!scene_->settled) return 1.0 / 60;
+  if (!settled()) return 1.0 / 60;
   if (desk_.playing) return std::max(1e-3, next_step_ - glfwGetTime());
   if (!notice_.empty()) return std::max(1e-3, notice_until_ - glfwGetTime());
   return 0.35;  // the file may have been saved
@@ -467,11 +468,11 @@ void App::act(Act act) {
       go_to_episode(desk_.cursor.episode - 1);
       break;
     case Act::fit:
-      canvas_.fit();
+      canvas_.whole_or_following();
       break;
     case Act::present:
       desk_.presenting = !desk_.presenting;
-      canvas_.fit();
+      canvas_.follow_steps();
       break;
     case Act::cover:
       desk_.view.cover_gradients = !desk_.view.cover_gradients;
@@ -510,7 +511,7 @@ void App::obey() {
   }
   if (!desk_.lesson_asked) return;
   session_.open_lesson(*std::exchange(desk_.lesson_asked, {}), desk_);
-  canvas_.fit();
+  canvas_.follow_steps();
   draw_frames_ = frames_after_input;
 }
 
@@ -557,10 +558,9 @@ void App::style(const Theme& theme, float scale) const {
 
 void App::graph(const Paint& paint, Frame frame, const Shown& shown) {
   graph_frame_ = frame;
-  if (shown.timeline.steps().empty())
-    draw_no_graph(paint, frame, shown, desk_);
-  else
-    canvas_.draw(paint, frame, shown, desk_);
+  if (!shown.timeline.steps().empty()) return canvas_.draw(paint, frame, shown, desk_);
+  canvas_.follow_steps();
+  draw_no_graph(paint, frame, shown, desk_);
 }
 
 // The inspector, and below it what is plotted, if anything is.
@@ -576,8 +576,8 @@ void App::closer_look(const Paint& paint, Frame frame, const Shown& shown) {
 
 // The widths and heights are the design's; in a small window they give way in proportion.
 void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
-  const float left = std::min(paint.px(300), window.width() * 0.22f);
-  const float right = window.right - std::min(paint.px(394), window.width() * 0.29f);
+  const float left = std::min(paint.px(300), window.width() * 300 / 1440);
+  const float right = window.right - std::min(paint.px(394), window.width() * 394 / 1440);
   const float top = window.top + paint.px(44);
   const float bar = paint.px(TimelineBar::height(shown));
   const float desk_height = std::min(bar + paint.px(140), window.height() * 0.5f);
@@ -658,7 +658,7 @@ bool App::picture_is_due(double now) {
     std::cerr << "minitensor: the run has not ended after a minute; this is how far it has come\n";
     return true;
   }
-  still_ = session_.running() || !scene_->settled ? 0 : still_ + 1;
+  still_ = session_.running() || !settled() ? 0 : still_ + 1;
   return still_ > 2 * frames_after_input;
 }
 
@@ -681,7 +681,7 @@ std::string name_of(const Timeline& timeline, Item item) {
 }
 
 void App::report(const Shown& shown) {
-  if (!report_.is_open() || !scene_->settled) return;
+  if (!report_.is_open() || !settled()) return;
   const Timeline& timeline = shown.timeline;
   std::string line = "lesson=" + word(shown.file);
   const auto say = [&](const char* name, const std::string& value) {
@@ -721,6 +721,8 @@ void App::report(const Shown& shown) {
     for (const auto& [name, place] : timeline_bar_.places())
       line += std::string(" button:") + name + "=" + at(place);
   line += " line=" + at(source_.place());
+  const Frame overview = canvas_.overview();
+  say("overview", overview.empty() ? "" : at(overview.low()) + "," + at(overview.high()));
   const Frame bar = timeline_bar_.bar();
   line += " bar=" + at({bar.left, (bar.top + bar.bottom) / 2}) + "," +
           std::to_string(std::lround(bar.right));

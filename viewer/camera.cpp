@@ -1,6 +1,7 @@
 #include "viewer/camera.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace viewer {
 
@@ -44,6 +45,38 @@ void Camera::reveal(Rect world, Rect screen, double margin) {
   const Point high = to_screen({world.x + world.width, world.y + world.height});
   pan({shift_into(low.x, high.x, screen.x + margin, screen.x + screen.width - margin),
        shift_into(low.y, high.y, screen.y + margin, screen.y + screen.height - margin)});
+}
+
+// How far an interval must move to fill a room; it stands in the middle of one that is larger.
+static double shift_to_fill(double low, double high, double room_low, double room_high) {
+  if (high - low <= room_high - room_low) return (room_low + room_high - low - high) / 2;
+  return std::max(std::min(0.0, room_low - low), room_high - high);
+}
+
+void Camera::follow(Rect focus, Rect world, Rect screen, double margin) {
+  constexpr double rim = 0.12;  // of the screen: what stands there is about to leave it
+  const Point wanted = to_screen(focus.center());
+  const double half_width = focus.width * zoom_ / 2, half_height = focus.height * zoom_ / 2;
+  const Point middle = screen.center();
+  if (std::abs(wanted.x - middle.x) + half_width > screen.width * (0.5 - rim))
+    pan({middle.x - wanted.x, 0});
+  if (std::abs(wanted.y - middle.y) + half_height > screen.height * (0.5 - rim))
+    pan({0, middle.y - wanted.y});
+  const Point low = to_screen({world.x, world.y});
+  const Point high = to_screen({world.x + world.width, world.y + world.height});
+  pan({shift_to_fill(low.x, high.x, screen.x + margin, screen.x + screen.width - margin),
+       shift_to_fill(low.y, high.y, screen.y + margin, screen.y + screen.height - margin)});
+}
+
+void Camera::go_to(const Camera& goal, double part) {
+  const double far = std::abs(goal.shift_.x - shift_.x) + std::abs(goal.shift_.y - shift_.y);
+  if (part >= 1 || (far < 0.5 && std::abs(goal.zoom_ / zoom_ - 1) < 1e-3)) {
+    *this = goal;
+    return;
+  }
+  zoom_ += (goal.zoom_ - zoom_) * part;
+  shift_.x += (goal.shift_.x - shift_.x) * part;
+  shift_.y += (goal.shift_.y - shift_.y) * part;
 }
 
 }  // namespace viewer

@@ -30,6 +30,16 @@ class Camera {
   // left corner does.
   void reveal(Rect world, Rect screen, double margin);
 
+  // Keeps `focus` in sight: moves only when it comes near the rim of `screen`, and then brings it
+  // to the middle. Shows no empty ground beyond `world` where there is more of it on the other
+  // side.
+  void follow(Rect focus, Rect world, Rect screen, double margin);
+
+  // Goes that part of the way to where another camera stands; the last half pixel at once.
+  void go_to(const Camera& goal, double part);
+
+  bool operator==(const Camera&) const = default;
+
  private:
   double zoom_ = 1;
   Point shift_;

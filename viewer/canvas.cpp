@@ -8,11 +8,20 @@ namespace viewer {
 
 namespace {
 
-constexpr double fit_margin = 16;    // points around a graph that fits
-constexpr double fit_at_most = 1.5;  // a small graph is not blown up further
-constexpr float click_slack = 4;     // pixels that a hand may tremble in a click
+constexpr double fit_margin = 16;      // points around a graph that fits
+constexpr double fit_at_most = 1.5;    // a small graph is not blown up further
+constexpr double readable = 0.72;      // the least zoom at which texts in boxes are read with ease
+constexpr float overview_gap = 10;     // points around the overview
+constexpr float gliding_time = 0.09f;  // seconds in which two thirds of the way are gone
+constexpr float click_slack = 4;       // pixels that a hand may tremble in a click
 
 Rect world_frame(Frame frame) { return {frame.left, frame.top, frame.width(), frame.height()}; }
+
+Rect seen_in(const Camera& camera, Frame frame) {
+  const Point low = camera.to_world({frame.left, frame.top});
+  const Point high = camera.to_world({frame.right, frame.bottom});
+  return {low.x, low.y, high.x - low.x, high.y - low.y};
+}
 
 bool touches(const Stroke& line, Item item) {
   return item.kind != Item::Kind::none && (line.from == item || line.to == item);
@@ -186,9 +195,95 @@ ImVec2 Canvas::place_of(Point point) const {
   return {static_cast<float>(place.x), static_cast<float>(place.y)};
 }
 
-Paint::Press Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
+void Canvas::follow_steps() {
+  look_ = Look::following;
+  at_once_ = true;
+  goal_ = camera_;
+}
+
+void Canvas::whole_or_following() { look_ = look_ == Look::whole ? Look::following : Look::whole; }
+
+// The box that the step is about, with the operation that hands it a gradient.
+static std::optional<Rect> focus(const Shown& shown, const Desk& desk, Rect room, double zoom) {
+  const Scene& scene = *shown.scene;
+  const Box* box = scene.find(subject(shown.timeline, desk.cursor));
+  if (box == nullptr) return std::nullopt;
+  Rect all = box->rect;
+  for (const Stroke& line : scene.lines) {
+    const Box* op = line.role == Role::active_edge ? scene.find(line.to) : nullptr;
+    if (op != nullptr) all = around(all, op->rect);
+  }
+  const bool fits = all.width * zoom < room.width / 2 && all.height * zoom < room.height / 2;
+  return fits ? all : box->rect;
+}
+
+void Canvas::place_overview(const Paint& paint, Frame frame, Rect bounds) {
+  const float gap = paint.px(overview_gap), rim = paint.px(4);
+  const float most = std::min(paint.px(72), frame.height() * 0.2f);
+  small_.fit(bounds, {0, 0, frame.width() * 0.5, most}, 0, 1);
+  const float width = static_cast<float>(bounds.width * small_.zoom()) + 2 * rim;
+  const float height = static_cast<float>(bounds.height * small_.zoom()) + 2 * rim;
+  overview_ = {frame.left + gap, frame.bottom - gap - height, frame.left + gap + width,
+               frame.bottom - gap};
+  small_.fit(bounds, world_frame(overview_), rim, 1);
+}
+
+// The part of the frame that the graph has: the overview has a strip below it.
+Frame Canvas::graph_in(const Paint& paint, Frame frame) const {
+  if (!overview_.empty()) frame.bottom = std::round(overview_.top - paint.px(overview_gap));
+  return frame;
+}
+
+// Decides where the view is to be.
+void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
+  const Rect bounds = shown.scene->bounds;
+  Camera whole;
+  whole.fit(bounds, world_frame(frame), paint.px(fit_margin), fit_at_most * paint.scale());
+  const bool fits = look_ == Look::whole || whole.zoom() >= readable * paint.scale();
+  const bool stepped = desk.cursor != followed_;
+  followed_ = desk.cursor;
+  const Rect seen = seen_in(goal_, frame);
+  const bool all_seen = look_ == Look::by_hand ? around(seen, bounds) == seen : fits;
+  overview_ = {};
+  if (!all_seen) place_overview(paint, frame, bounds);
+  const Rect room = world_frame(graph_in(paint, frame));
+  if (look_ == Look::by_hand) {
+    const Box* box = shown.scene->find(subject(shown.timeline, desk.cursor));
+    if (stepped && box != nullptr) goal_.reveal(box->rect, room, paint.px(24));
+  } else if (fits) {
+    at_once_ = at_once_ || goal_ != whole;
+    goal_ = whole;
+  } else {
+    goal_.zoom_about({room.x, room.y}, readable * paint.scale() / goal_.zoom());
+    const Rect start{bounds.x, bounds.center().y, 0, 0};
+    const std::optional<Rect> about = focus(shown, desk, room, goal_.zoom());
+    goal_.follow(about.value_or(start), bounds, room, paint.px(fit_margin));
+  }
+  const float passed = std::min(ImGui::GetIO().DeltaTime, 1.0f / 30);
+  const bool gliding = !at_once_ && shown.options.shot.empty();
+  camera_.go_to(goal_, gliding ? 1 - std::exp(-passed / gliding_time) : 1);
+  if (shown.scene->settled) at_once_ = false;
+}
+
+// A click or a drag in the overview: the view goes there.
+void Canvas::overview_moves_view(Frame graph) {
+  const Paint::Press press = Paint::press("overview", overview_);
+  if (press.hovered || press.held) ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
+  if (!press.held) return;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const Point wanted = goal_.to_screen(small_.to_world({mouse.x, mouse.y}));
+  goal_.pan({graph.middle() - wanted.x, (graph.top + graph.bottom) / 2 - wanted.y});
+  camera_ = goal_;
+  look_ = Look::by_hand;
+}
+
+Paint::Press Canvas::move(Frame graph) {
   const ImGuiIO& io = ImGui::GetIO();
-  Paint::Press ground = Paint::press("canvas", frame);
+  Paint::Press ground = Paint::press("canvas", graph);
+  const auto by_hand = [this] {
+    goal_ = camera_;
+    look_ = Look::by_hand;
+  };
   if (ground.begun) {
     dragged_ = 0;
     dragged_from_ = io.MousePos;
@@ -199,18 +294,12 @@ Paint::Press Canvas::move(const Paint& paint, Frame frame, const Shown& shown) {
     if (dragged_ > click_slack && (by.x != 0 || by.y != 0)) {
       camera_.pan({by.x, by.y});
       dragged_from_ = io.MousePos;
-      touched_ = true;
+      by_hand();
     }
   }
   if (ground.hovered && io.MouseWheel != 0) {
     camera_.zoom_about({io.MousePos.x, io.MousePos.y}, std::pow(1.15, io.MouseWheel));
-    touched_ = true;
-  }
-  const Rect room = world_frame(frame);
-  if (!touched_ && !(fitted_scene_ == shown.scene->bounds && fitted_frame_ == room)) {
-    camera_.fit(shown.scene->bounds, room, paint.px(fit_margin), fit_at_most * paint.scale());
-    fitted_scene_ = shown.scene->bounds;
-    fitted_frame_ = room;
+    by_hand();
   }
   if (dragged_ > click_slack) ground.clicked = false;
   return ground;
@@ -234,19 +323,47 @@ void Canvas::react(const Shown& shown, Desk& desk, Paint::Press ground) {
     desk.view.uncovered.insert(box->item.id);
 }
 
-// Where the reader has zoomed in, a step brings what it is about into view.
-void Canvas::follow(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
-  if (desk.cursor == followed_) return;
-  followed_ = desk.cursor;
-  const Box* box = shown.scene->find(subject(shown.timeline, desk.cursor));
-  if (touched_ && box != nullptr) camera_.reveal(box->rect, world_frame(frame), paint.px(24));
+// All boxes without their texts, and which part of them the view shows.
+void Canvas::draw_overview(const Paint& paint, Frame frame, const Scene& scene) const {
+  const Theme& theme = paint.theme;
+  const auto small = [&](Rect rect) {
+    const Point low = small_.to_screen({rect.x, rect.y});
+    const Point high = small_.to_screen({rect.x + rect.width, rect.y + rect.height});
+    return Frame{static_cast<float>(low.x), static_cast<float>(low.y), static_cast<float>(high.x),
+                 static_cast<float>(high.y)};
+  };
+  paint.rule(frame.left, frame.right, graph_in(paint, frame).bottom);
+  paint.fill(overview_, theme.panel, 4);
+  Paint::list().PushClipRect(overview_.low(), overview_.high(), true);
+  for (const Box& scope : scene.scopes) paint.outline(small(scope.rect), theme.scope_outline, 2);
+  for (const Box& box : scene.boxes)
+    paint.fill(small(box.rect),
+               box.progress == Progress::active    ? theme.now_line
+               : box.progress == Progress::pending ? theme.pending_outline
+                                                   : theme.edge,
+               1);
+  Frame seen = small(seen_in(camera_, graph_in(paint, frame)));
+  seen = {std::max(seen.left, overview_.left + 1), std::max(seen.top, overview_.top + 1),
+          std::min(seen.right, overview_.right - 1), std::min(seen.bottom, overview_.bottom - 1)};
+  paint.fill(seen, faded(theme.text, 0.08f), 3);
+  paint.outline(seen, theme.faint, 3);
+  Paint::list().PopClipRect();
+  paint.outline(overview_, theme.line, 4);
+  paint.text({overview_.right + paint.px(10), overview_.bottom - paint.px(4)},
+             {Face::sans, 12, theme.faint}, "F  the whole graph");
 }
 
 void Canvas::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
   const Pane pane(paint, "graph", frame, paint.theme.canvas);
-  react(shown, desk, move(paint, frame, shown));
-  follow(paint, frame, shown, desk);
+  overview_moves_view(graph_in(paint, frame));  // before the ground, which lies below it
+  const Paint::Press ground = move(graph_in(paint, frame));
+  aim(paint, frame, shown, desk);
+  react(shown, desk, ground);
+  const Frame graph = graph_in(paint, frame);
+  Paint::list().PushClipRect(graph.low(), graph.high(), true);
   Brush(paint, camera_, desk, shown).scene(*shown.scene);
+  Paint::list().PopClipRect();
+  if (!overview_.empty()) draw_overview(paint, frame, *shown.scene);
 }
 
 }  // namespace viewer

@@ -56,7 +56,7 @@ inline constexpr std::array<Key, 19> all_keys{{
     {"End", "to its end, and follow a run that goes on", 0, Act::last},
     {"↑   ↓", "the episode before, the next one", 0, Act::previous_episode},
     {"+   −", "play faster, slower", '+', Act::faster},
-    {"F", "fit the graph into the window", 'f', Act::fit},
+    {"F", "the whole graph; again: with the steps", 'f', Act::fit},
     {"H", "cover gradients; a click uncovers one", 'h', Act::cover},
     {"P", "present: large, on white, without the rest", 'p', Act::present},
     {"T", "dark or light", 't', Act::theme},

@@ -5,6 +5,7 @@
 // and y downwards.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -29,6 +30,11 @@ struct Rect {
   }
   bool operator==(const Rect&) const = default;
 };
+inline Rect around(Rect a, Rect b) {  // the least that holds both
+  const double x = std::min(a.x, b.x), y = std::min(a.y, b.y);
+  return {x, y, std::max(a.x + a.width, b.x + b.width) - x,
+          std::max(a.y + a.height, b.y + b.height) - y};
+}
 
 struct Structure {
   struct Node {

@@ -214,6 +214,24 @@ def the_wheel_zooms_about_the_pointer(open_viewer):
           f"the box under the pointer moved from {x} to {moved}")
 
 
+def follows_the_steps_in_a_graph_that_is_too_wide(open_viewer):
+    viewer = open_viewer("14", "--step", "1")  # 26 columns: too small to be read when all is seen
+    state = viewer.wait(step=1, running=0, overview=lambda word: word != "none")
+    first = place(state["box:drawn"])
+    check(300 < first[0] < 1000, f"the first tensor is not in sight but at {first}")
+    viewer.key("End")
+    state = viewer.wait("the view to go along", **{
+        "box:drawn": lambda word: place(word)[0] < 0, "box:bias": lambda word: place(word)[0] > 300})
+    viewer.key("f")
+    viewer.wait("the whole graph", overview="none", **{
+        "box:drawn": lambda word: place(word)[0] > 300, "box:loss": lambda word: place(word)[0] < 1040})
+    viewer.key("f")
+    viewer.wait("the view of before", **{"box:drawn": state["box:drawn"], "box:bias": state["box:bias"]})
+    left, top, right, bottom = place(state["overview"])
+    viewer.click([left + 8, (top + bottom) // 2])  # the left end
+    viewer.wait("the left end of the graph", **{"box:drawn": lambda word: place(word)[0] > 300})
+
+
 def switches_the_lesson(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     state = viewer.wait(step=13, running=0)
