@@ -145,10 +145,14 @@ class Loc {
   int line_;
 };
 
-// Where we are while an operation runs: its name and the line that called it.
+class Node;  // chapter 8
+
+// Where we are while an operation runs: its name, as the student knows it, and the line that called
+// it. On the way back it is a node that runs its rule.
 struct At {
   const char* op;
   Loc loc;
+  const Node* node = nullptr;
 };
 
 // A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
@@ -658,7 +662,6 @@ inline void Storage::destroy(Storage* storage) {
 class Tensor;
 class Operand;
 class IndexTensor;
-class Node;
 
 // Options are written by name: `randn({3, 4}, {.dtype = float64, .requires_grad = true})`. The
 // first member forbids a list without names, which would compile and mean something else.
@@ -1222,17 +1225,14 @@ void tell_let_go(const Tensor& tensor);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 // "matmul: inner sizes differ: [2, 3] x [4, 5] at prog.cpp:12. Hint: transpose the second?"
-// (A student wrote `*`: whether by a tensor or by a number, as in "mul_number", is the same to
-// them.)
 inline std::string message(const At& at, Words what, Words hint) {
-  const std::string_view op = at.op;
-  return text_of({op.substr(0, op.find("_number")), ": ", what, " at ", line_of(at.loc),
-                  hint.size() > 0 ? ". Hint: " : ".", hint});
+  return text_of(
+      {at.op, ": ", what, " at ", line_of(at.loc), hint.size() > 0 ? ". Hint: " : ".", hint});
 }
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
   const char* const op = current.composed ? current.composed : at.op;  // what the student wrote
   const std::string text = message({op, at.loc}, what, hint);
-  if (current.observer) tell_failed(current.observer, {op, at.loc}, text);
+  if (current.observer) tell_failed(current.observer, {op, at.loc, at.node}, text);
   throw Error(text);
 }
 
@@ -3774,8 +3774,10 @@ struct Facts {
   // Names of the plain numbers in a call: a single letter is Given::n, the other words are the
   // entries of Given::dims in their order, and the last of them stands for all that remain.
   const char* attributes = "";
-  const char* node = "";  // as PyTorch prints it: "MulBackward0"
+  const char* node = "";    // as PyTorch prints it: "MulBackward0"
+  const char* called = "";  // where the name says more than was written: "mul" for "mul_number"
 
+  const char* plain_name() const { return *called ? called : name; }  // for messages and pictures
   // What the input of this slot receives. (The inputs of cat are all alike.)
   const char* derivative(int slot) const {
     const char* own = slot < 3 ? derivatives[static_cast<std::size_t>(slot)] : nullptr;
@@ -3862,6 +3864,7 @@ class Node {
   const char* name() const { return title ? title : recipe.facts->node; }  // "MulBackward0"
   const Facts& facts() const { return *recipe.facts; }
   Loc line() const { return loc; }
+  At at() const { return {facts().plain_name(), loc, this}; }  // while its rule runs
   int input_count() const { return inputs.size(); }
   Id input_id(int slot) const { return inputs[slot].id; }
 
@@ -4259,7 +4262,7 @@ inline Tensor Rule::saved(char letter) const {
     if (kept.letter != letter) continue;
     const Storage& storage = *kept.tensor.get().storage;
     if (kept.version != kept.tensor.version() && !kept.geometry_only)
-      fail({node_->facts().name, node_->loc},
+      fail(node_->at(),
            {"the value that its derivative needs (", letter,
             ") was overwritten: it was saved at version ", kept.version, " and is now at version ",
             kept.tensor.version(), " (by ", storage.written_by, " at ", storage.written_at,
@@ -4275,8 +4278,7 @@ inline Tensor Rule::saved(char letter) const {
     x.get().node = std::move(made_by);
     return x;
   }
-  fail({node_->facts().name, node_->loc},
-       {"its rule asks for ", letter, ", which its facts do not name"});
+  fail(node_->at(), {"its rule asks for ", letter, ", which its facts do not name"});
 }
 
 // ---- Undoing a broadcast ------------------------------------------------------------------------
@@ -4409,9 +4411,9 @@ inline bool Pass::owes(const Station& station) const {
 
 inline void Pass::check_not_used_up(const Node& node) const {
   if (node.released)
-    fail({"backward", loc_},
+    fail({"backward", loc_, &node},
          {"an earlier pass, perhaps one that failed, has used up this graph (what ",
-          node.facts().name, " of ", node.loc, " had saved is gone)"},
+          node.facts().plain_name(), " of ", node.loc, " had saved is gone)"},
          {"write backward({.retain_graph = true}) the first time"});
 }
 
@@ -4419,7 +4421,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
   check_not_used_up(node);  // again: a hook may have started a pass of its own
   const Pin pin(node.loc);
   if (options_.create_graph) {
-    const Scope scope(std::string("gradient of ") + node.facts().name, node.loc);
+    const Scope scope(std::string("gradient of ") + node.facts().plain_name(), node.loc);
     node.recipe.backward(node, *this, std::move(dy));
     return;
   }
@@ -4427,7 +4429,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
     const Quiet quiet;
     node.recipe.backward(node, *this, std::move(dy));
   } catch (const Error& error) {  // the rule was muted; this is not
-    if (watcher_) tell_failed(watcher_, {node.facts().name, node.loc}, error.what());
+    if (watcher_) tell_failed(watcher_, node.at(), error.what());
     throw;
   }
   if (options_.retain_graph || node.saved.empty()) return;
@@ -4439,7 +4441,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
 inline bool Pass::wants(int slot) const {
   const Node& node = *station_at(now_).node;
   if (slot < 0 || slot >= node.inputs.size())
-    fail({node.facts().name, node.loc},
+    fail(node.at(),
          {"its rule asks for input ", slot, ", and it was called with ", node.inputs.size()},
          {"inputs are numbered from 0"});
   const int place = edge(station_at(now_), slot);
@@ -4451,11 +4453,10 @@ inline void Pass::give(Node& node, int slot, Tensor gradient) {
   if (!wants(slot)) return;
   const Input& input = node.inputs[slot];
   if (!gradient.defined())
-    fail({node.facts().name, node.loc}, {"its rule gives an undefined gradient to input ", slot});
+    fail(node.at(), {"its rule gives an undefined gradient to input ", slot});
   const Tensor before = watcher_ ? gradient : Tensor();
   if (gradient.dtype() != input.dtype) gradient = gradient.to(input.dtype);
-  if (gradient.get().shape != input.shape)
-    gradient = fold_to(gradient, input.shape, {node.facts().name, node.loc});
+  if (gradient.get().shape != input.shape) gradient = fold_to(gradient, input.shape, node.at());
   if (current.sabotage && current.sabotage->slot == slot &&
       std::strcmp(current.sabotage->op, node.facts().name) == 0)
     gradient = gradient * 1.01;
@@ -4687,7 +4688,7 @@ struct Elementary {
   void (*zip)(const View& y, const View& a, const View& b);
   bool in_integers, in_bools, makes_bools, number_first;
 
-  At at(Loc loc) const { return {recipe.facts->name, loc}; }
+  At at(Loc loc) const { return {recipe.facts->plain_name(), loc}; }
   // The dtype in which it is computed, and that of its result.
   DType in(DType common, Loc loc) const {
     if (common == boolean && !in_bools)
@@ -4799,7 +4800,8 @@ struct AddNumber : Elementwise {
                                   .formula = "a + n",
                                   .derivatives = {"dy"},
                                   .attributes = "n",
-                                  .node = "AddBackward0"};
+                                  .node = "AddBackward0",
+                                  .called = "add"};
   void backward() { give(0, dy); }
 };
 }  // namespace rule
@@ -4832,7 +4834,8 @@ struct SubNumber : Elementwise {
                                   .formula = "a - n",
                                   .derivatives = {"dy"},
                                   .attributes = "n",
-                                  .node = "SubBackward0"};
+                                  .node = "SubBackward0",
+                                  .called = "sub"};
   void backward() { give(0, dy); }
 };
 struct NumberSub : Elementwise {
@@ -4843,7 +4846,8 @@ struct NumberSub : Elementwise {
                                   .formula = "n - a",
                                   .derivatives = {"-dy"},
                                   .attributes = "n",
-                                  .node = "RsubBackward1"};
+                                  .node = "RsubBackward1",
+                                  .called = "sub"};
   void backward() { give(0, -dy); }
 };
 }  // namespace rule
@@ -4889,7 +4893,8 @@ struct MulNumber : Elementwise {
                                   .formula = "a * n",
                                   .derivatives = {"dy * n"},
                                   .attributes = "n",
-                                  .node = "MulBackward0"};
+                                  .node = "MulBackward0",
+                                  .called = "mul"};
   void backward() { give(0, dy * n()); }
 };
 }  // namespace rule
@@ -4924,7 +4929,8 @@ struct DivNumber : Elementwise {
                                   .formula = "a / n",
                                   .derivatives = {"dy / n"},
                                   .attributes = "n",
-                                  .node = "DivBackward0"};
+                                  .node = "DivBackward0",
+                                  .called = "div"};
   void backward() { give(0, dy / n()); }
 };
 struct NumberDiv : Elementwise {
@@ -4936,7 +4942,8 @@ struct NumberDiv : Elementwise {
                                   .formula = "n / a",
                                   .derivatives = {"-dy * (n / a) / a"},
                                   .attributes = "n",
-                                  .node = "MulBackward0"};
+                                  .node = "MulBackward0",
+                                  .called = "div"};
   void backward() { give(0, -dy * (n() / a()) / a()); }
 };
 }  // namespace rule
@@ -4971,7 +4978,8 @@ struct PowNumber : Elementwise {
                                   .formula = "a^n",
                                   .derivatives = {"dy * n * a^(n - 1)"},
                                   .attributes = "n",
-                                  .node = "PowBackward0"};
+                                  .node = "PowBackward0",
+                                  .called = "pow"};
   void backward();
 };
 struct NumberPow : Elementwise {
@@ -4983,7 +4991,8 @@ struct NumberPow : Elementwise {
                                   .formula = "n^a",
                                   .derivatives = {"dy * y * log(n)"},
                                   .attributes = "n",
-                                  .node = "PowBackward1"};
+                                  .node = "PowBackward1",
+                                  .called = "pow"};
   void backward();
 };
 
@@ -5579,7 +5588,8 @@ struct WhereNumber : Rule {  // the inputs: a and the condition b
                                   .formula = "a if b else n",
                                   .derivatives = {"dy if b else 0"},
                                   .attributes = "n",
-                                  .node = "WhereBackward0"};
+                                  .node = "WhereBackward0",
+                                  .called = "where"};
   void backward() { give(0, where(b(), dy, 0)); }
 };
 }  // namespace rule
@@ -6202,7 +6212,7 @@ inline Tensor Tensor::mean(Dims axes, SumOptions options, Loc loc) const {
 
 template <class R, class F>
 Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
-  const At at{R::facts.name, loc};
+  const At at{R::facts.plain_name(), loc};
   check_together(at, {&a});
   const Shape over = checked_axes(axes, a.dim(), at);
   for (std::int64_t axis : over)
@@ -7287,7 +7297,8 @@ struct ScatterNumber : Rule {
                                   .formula = "a with n written to b",
                                   .derivatives = {"0 at b, else dy"},
                                   .attributes = "n axis",
-                                  .node = "ScatterBackward1"};
+                                  .node = "ScatterBackward1",
+                                  .called = "scatter"};
   void backward() { give(0, dy.scatter(dims()[0], b(), 0)); }
 };
 }  // namespace rule
@@ -7854,7 +7865,7 @@ inline Tensor Tensor::logsumexp(Dims axes, ReduceOptions options, Loc loc) const
 
 template <class R, class F>
 Tensor of_truth(const Tensor& x, Dims axes, bool keepdim, Loc loc) {
-  const At at{R::facts.name, loc};
+  const At at{R::facts.plain_name(), loc};
   check_together(at, {&x});
   const Shape over = checked_axes(axes, x.dim(), at);
   return record<R>(reduced<F>(converted(x, boolean), over, boolean, keepdim), {&x}, loc, {0, over});
@@ -8564,7 +8575,7 @@ inline void rule::WriteInto::backward() {
 
 inline Tensor own_operation(const Recipe& recipe, std::initializer_list<const Tensor*> inputs,
                             const Given& given, Loc loc, Calls<Tensor&> forward) {
-  const At at{recipe.facts->name, loc};
+  const At at{recipe.facts->plain_name(), loc};
   check_together(at, inputs);
   Tensor y;
   {
@@ -10635,7 +10646,7 @@ class AnomalyMode {  // while it lives, a pass stops at the first gradient that 
 inline void check_not_nan(const Node& node, int slot, const Tensor& gradient) {
   for (double g : gradient.to_vector())
     if (std::isnan(g))
-      fail({node.facts().name, node.loc}, {"the gradient that it gives to input ", slot, " is NaN"},
+      fail(node.at(), {"the gradient that it gives to input ", slot, " is NaN"},
            {"its rule is ", node.facts().derivative(slot)});
 }
 
@@ -10664,7 +10675,8 @@ class Observer {  // an unnamed argument is one that this empty version has no u
   // An operation ran. The node is null if it was not recorded.
   virtual void op(const Node* /*node*/, const Facts&, const Given&, Span<const Tensor*> /*inputs*/,
                   Span<Tensor> /*outputs*/, Loc /*line*/) {}
-  virtual void failed(const char* /*op*/, const std::string& /*text*/, Loc /*line*/) {}
+  // An operation refused to run; with a node, on the way back, when its turn came.
+  virtual void failed(const char* /*op*/, const Node*, const std::string& /*text*/, Loc /*line*/) {}
   virtual void pass_begins(const PassSeen&) {}
   virtual void pass_ends(std::int64_t /*pass*/) {}
   // A node gave a gradient to its input `slot`: before and after the axes `folded` were summed
@@ -10702,7 +10714,7 @@ inline void tell_made(const Tensor& x, Loc loc) { tell(current.observer, &Observ
 inline void tell_named(const Tensor& x) { tell(current.observer, &Observer::named, x); }
 inline void tell_let_go(const Tensor& x) { tell(current.observer, &Observer::let_go, x); }
 inline void tell_failed(Observer* watcher, const At& at, const std::string& text) {
-  tell(watcher, &Observer::failed, at.op, text, line_of(at.loc));
+  tell(watcher, &Observer::failed, at.op, at.node, text, line_of(at.loc));
 }
 inline void tell_op(const Node* node, const Facts& facts, const Given& given, InputTensors inputs,
                     const Tensor& y, const Tensor* index, Loc loc) {
@@ -10778,7 +10790,7 @@ inline Graph graph(const Tensor& root, Loc loc = Loc::here()) {
       box.shape = to_string(it.leaf->shape);
       continue;
     }
-    box.label = it.node->facts().name;
+    box.label = it.node->facts().plain_name();
     box.shape = to_string(it.node->shape);
     for (int slot = 0; slot < it.node->inputs.size(); ++slot) {
       const Edge& from = it.node->inputs[slot].from;

@@ -90,7 +90,7 @@ class Narrator : public mt::Observer {
     if (told.expression.empty()) {
       std::vector<mt::Tensor> handles;
       for (const mt::Tensor* input : inputs) handles.push_back(*input);
-      told.expression = call_of(facts.name, handles);
+      told.expression = call_of(facts.plain_name(), handles);
     }
     finish(node, outputs, told, words::put_in(facts.formula, told.letters.numbers));
   }

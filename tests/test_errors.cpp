@@ -766,15 +766,65 @@ TEST_CASE("what a rule does carries the line of the operation that it belongs to
 
 TEST_CASE("an observer is told of a failure, with its text") {
   struct Listener : Observer {
-    void failed(const char* op, const std::string& text, Loc line) override {
+    void failed(const char* op, const Node* node, const std::string& text, Loc line) override {
       told = std::string(op) + " | " + text + " | " + line.text();
+      at = node == nullptr ? 0 : node->id();
     }
     std::string told;
+    Id at = 0;
   } listener;
   Observer* const before = observe(&listener);
   const std::string text = error_of([] { return zeros({2}) + zeros({3}); });
   observe(before);
   CHECK(listener.told.find("add | add: shapes do not broadcast") == 0);
+  CHECK(listener.at == 0);
+}
+
+TEST_CASE("an observer is told at which node a pass failed") {
+  struct Listener : Observer {
+    void failed(const char* op, const Node* node, const std::string&, Loc) override {
+      told.emplace_back(op, node);
+    }
+    std::vector<std::pair<std::string, const Node*>> told;
+  } listener;
+  const Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor y = x * 1, z = y * y;
+  const Tensor loss = z.sum();
+  y.mul_(2);  // z's rule needs what y was
+  Observer* const before = observe(&listener);
+  const std::string text = error_of([&] { loss.backward(); });
+  observe(before);
+  CHECK(text.find("mul: the value that its derivative needs") == 0);
+  REQUIRE(listener.told.size() == 1);
+  CHECK(listener.told[0].first == "mul");
+  CHECK(listener.told[0].second == z.grad_fn());
+
+  listener.told.clear();
+  const Tensor w = x * x;
+  const Tensor total = w.sum();
+  total.backward();
+  observe(&listener);
+  (void)error_of([&] { total.backward(); });
+  observe(before);
+  REQUIRE(listener.told.size() == 1);
+  CHECK(listener.told[0].first == "backward");
+  CHECK(listener.told[0].second == w.grad_fn());
+}
+
+TEST_CASE(
+    "an operation with a number is called as it is written, whichever side the number is on") {
+  const Tensor yes = tensor({true, false});
+  CHECK(error_of([&] { return yes * 2 - true; }).find("_number") == std::string::npos);
+  const Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  for (const Tensor& y : {x * 2, 2 / x, 2 - x, x + 1, x.pow(3), pow(2, x)}) {
+    const std::string text = error_of([&] { y.backward(); });
+    CHECK(text.find("number_") == std::string::npos);
+    CHECK(text.find("_number") == std::string::npos);
+  }
+  const Tensor half = 1 / x;
+  CHECK(std::string(half.grad_fn()->facts().name) == "number_div");
+  CHECK(std::string(half.grad_fn()->facts().plain_name()) == "div");
+  CHECK(to_dot(graph(half.sum())).find("number") == std::string::npos);
 }
 
 }  // namespace

@@ -285,6 +285,18 @@ TEST_CASE("a failed operation is written down with its text") {
   const Failed failed = watching.all<Failed>()[0];
   CHECK(failed.op == "matmul");
   CHECK(failed.text.find("inner sizes differ") != std::string::npos);
+  CHECK(failed.node == 0);
+}
+
+TEST_CASE("a pass that fails is written down with the node whose rule failed") {
+  Watching watching;
+  const Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});
+  const Tensor y = x * 2, z = y * y, loss = z.sum();
+  y.mul_(3);
+  CHECK_THROWS_AS(loss.backward(), mt::Error);
+  REQUIRE(watching.all<Failed>().size() == 1);
+  CHECK(watching.all<Failed>()[0].node == z.grad_fn()->id());
+  CHECK(watching.trace().facts.at("mul_number").called == "mul");
 }
 
 TEST_CASE("printing, asking for numbers and comparing gradients are not events") {

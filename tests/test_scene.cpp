@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "lessons/words.hpp"
@@ -127,7 +128,7 @@ TEST_CASE("nothing moves while one steps") {
 
 TEST_CASE("the numbers beside a line cover no box") {
   if (!have_graphviz()) return;  // plain columns may stand too close for that
-  Machine product;  // lesson 04
+  Machine product;               // lesson 04
   const Id x = product.leaf("x", {2}), y = product.leaf("y", {1}), w = product.leaf("w", {4});
   product.backward(product.mul(product.add_(x, y), w));
   std::size_t labels = 0;
@@ -323,6 +324,54 @@ TEST_CASE("an op that failed is drawn in the colour of failure") {
   const Scene scene = Drawn(m).at(2);
   CHECK(box_called(scene, "matmul").outline == Role::failed);
   CHECK(line_between(scene, "x", "matmul").arrow.size() == 3);
+}
+
+TEST_CASE("what fails in a pass is shown at the op whose rule failed, also in a closed box") {
+  Machine m;
+  const Id x = m.leaf("x", {2});
+  const Id h = m.pow(x, 2);
+  const Id box = m.open("softmax", true);
+  const Id y = m.pow(h, 3);
+  m.close();
+  m.add(PassBegins{1, {m.seen(y)}, {}, false, false, {}});
+  m.add(Failed{"pow", {}, "the value was overwritten", m.node(h)});
+  m.add(Failed{"pow", {}, "the value was overwritten", m.node(y)});
+  const Drawn drawn(m);
+  CHECK(drawn.diagram.nodes.size() == 5);  // x, its pow, h, the box, y; nothing for the failures
+  const Scene before = drawn.at(4), at_h = drawn.at(5), at_y = drawn.at(6);
+  CHECK(box_called(before, "x²").outline == Role::outline);
+  CHECK(box_called(at_h, "x²").outline == Role::failed);
+  CHECK(box_called(at_h, "x²").progress == Progress::active);
+  CHECK(at_y.find({Item::Kind::scope, box})->outline == Role::failed);
+}
+
+TEST_CASE("a pass that fails in an episode before this one is drawn by itself") {
+  Machine m;
+  const Id x = m.leaf("x", {2});
+  const Id y = m.pow(x, 2);
+  m.backward(y);
+  m.pow(x, 3);
+  m.add(Failed{"backward", {}, "used up", m.node(y)});
+  const Timeline timeline = timeline_of(m);
+  REQUIRE(timeline.episodes().size() == 2);
+  CHECK(timeline.graph(2).failed.size() == 1);
+}
+
+TEST_CASE("a sum so far stands in its box in whole, or does not stand there") {
+  Machine m;
+  const Id narrow = m.leaf("x", {1, -2, 3, -4, 5, -6, 7});
+  const Id wide = m.leaf("a_name_of_some_length", {1, -2, 3, -4, 5, -6, 7});
+  const Id y = m.sum(m.add_(m.mul(narrow, wide), m.mul(wide, narrow)));
+  m.backward(y);
+  std::set<std::string> seen;
+  const Drawn drawn(m);
+  for (std::int64_t step = 0; step < 30; ++step)
+    for (const Id leaf : {narrow, wide}) {
+      const Scene scene = drawn.at(step);
+      for (const Text& text : scene.find({Item::Kind::tensor, leaf})->texts)
+        if (text.text.find("so far") != std::string::npos) seen.insert(text.text);
+    }
+  CHECK(seen == std::set<std::string>{"so far", "-6 … 7 so far", "-12 … 14 so far"});
 }
 
 // ---- Values in boxes ------------------------------------------------------------------------------------------

@@ -465,6 +465,13 @@ struct Boxed {
   }
 };
 
+TEST_CASE("the result of a box is called after the box, and what is inside after its formula") {
+  Boxed boxed;
+  const Timeline timeline = timeline_of(boxed.m);
+  CHECK(timeline.name(boxed.result) == "softmax(…)");
+  CHECK(timeline.name(boxed.inner) == "x²");
+}
+
 TEST_CASE("a closed box is one step, and an open one is stepped into") {
   const Boxed boxed;
   const Timeline timeline = timeline_of(boxed.m);

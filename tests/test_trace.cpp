@@ -38,7 +38,7 @@ std::vector<What> one_of_each() {
   return {
       Made{a},
       Op{7, "pow", {{2.5, nan}, {-1, 3}}, {a, b}, {{"a", a}, {"y", b}}, {b}},
-      Failed{"matmul", {a}, "inner sizes differ"},
+      Failed{"matmul", {a}, "inner sizes differ", 7},
       PassBegins{4, {a}, {b}, true, true, {a, b}},
       PassEnds{4},
       Arrived{4, 7, 1, 10, a, {0, 2}, b},
@@ -73,7 +73,7 @@ std::vector<Record> all_records() {
   large.count = 1 << 20;
   large.statistics = {-1, 1, 0.5, 0.25, 3, 4, {1, 2, 3}, 2, 3, {1, 2, 3, 4, 5, 6}};
   records.push_back(large);
-  records.push_back(OpFacts{"mul", "×", "a * b", {"dy * b", "dy * a"}, "n"});
+  records.push_back(OpFacts{"mul", "×", "a * b", {"dy * b", "dy * a"}, "n", "mul"});
   records.push_back(std::pair<std::string, std::string>("a.cpp", "int main() {}\n"));
   return records;
 }

@@ -140,6 +140,7 @@ class Machine {
     write_down(Event{std::move(what), {file, line}, open_.empty() ? 0 : open_.back()});
   }
   const Seen& seen(Id id) { return tensors_[id].seen; }
+  Id node(Id id) { return tensors_[id].node; }  // of which it is the result
   std::vector<float> values(Id id) { return tensors_[id].values; }
   std::vector<float> gradient(Id id) { return tensors_[id].gradient_values; }
   bool has_gradient(Id id) { return tensors_[id].gradient.tensor != 0; }

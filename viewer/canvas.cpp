@@ -203,10 +203,19 @@ void Canvas::follow_steps() {
 
 void Canvas::whole_or_following() { look_ = look_ == Look::whole ? Look::following : Look::whole; }
 
-// The box that the step is about, with the operation that hands it a gradient.
+// The box that the step is about. What is in a closed scope has no box of its own.
+static const Box* box_of_step(const Shown& shown, const Desk& desk) {
+  const Item about = subject(shown.timeline, desk.cursor);
+  const Box* box = shown.scene->find(about);
+  if (box != nullptr || about.kind != Item::Kind::op) return box;
+  const std::optional<Id> closed = shown.timeline.closed_around(about.id, desk.view.toggled);
+  return closed ? shown.scene->find({Item::Kind::scope, *closed}) : nullptr;
+}
+
+// That box, with the operation that hands it a gradient if both can be seen well.
 static std::optional<Rect> focus(const Shown& shown, const Desk& desk, Rect room, double zoom) {
   const Scene& scene = *shown.scene;
-  const Box* box = scene.find(subject(shown.timeline, desk.cursor));
+  const Box* box = box_of_step(shown, desk);
   if (box == nullptr) return std::nullopt;
   Rect all = box->rect;
   for (const Stroke& line : scene.lines) {
@@ -248,7 +257,7 @@ void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk
   if (!all_seen) place_overview(paint, frame, bounds);
   const Rect room = world_frame(graph_in(paint, frame));
   if (look_ == Look::by_hand) {
-    const Box* box = shown.scene->find(subject(shown.timeline, desk.cursor));
+    const Box* box = box_of_step(shown, desk);
     if (stepped && box != nullptr) goal_.reveal(box->rect, room, paint.px(24));
   } else if (fits) {
     at_once_ = at_once_ || goal_ != whole;

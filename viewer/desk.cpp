@@ -10,12 +10,15 @@ Item tensor_item(Id tensor) { return {Item::Kind::tensor, tensor}; }
 
 // What each kind of event is about, from the reader's point of view.
 struct About {
+  const Timeline& timeline;
   std::size_t event;
   Item operator()(const Made& made) const { return tensor_item(made.tensor.tensor); }
   Item operator()(const Op& op) const {
     return op.outputs.empty() ? Item{Item::Kind::op, event} : tensor_item(op.outputs[0].tensor);
   }
-  Item operator()(const Failed&) const { return {Item::Kind::op, event}; }
+  Item operator()(const Failed&) const {
+    return {Item::Kind::op, timeline.op_that_failed(event).value_or(event)};
+  }
   Item operator()(const PassBegins& pass) const {
     return pass.roots.empty() ? Item{} : tensor_item(pass.roots[0].tensor);
   }
@@ -36,7 +39,7 @@ Item subject(const Timeline& timeline, Cursor cursor) {
   const Step* step = timeline.step(cursor);
   if (step == nullptr) return {};
   const auto& event = timeline.trace().events[step->event];
-  return event == nullptr ? Item{} : std::visit(About{step->event}, event->what);
+  return event == nullptr ? Item{} : std::visit(About{timeline, step->event}, event->what);
 }
 
 Item Shown::inspected(const Desk& desk) const {

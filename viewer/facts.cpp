@@ -23,11 +23,8 @@ std::string_view derivative(const OpFacts* facts, int slot) {
   return all.size() == 1 ? std::string_view(all[0]) : std::string_view();
 }
 
-std::string plain_name(const std::string& op) {
-  constexpr std::string_view after = "_number", before = "number_";
-  if (op.ends_with(after)) return op.substr(0, op.size() - after.size());
-  if (op.starts_with(before)) return op.substr(before.size());
-  return op;
+std::string plain_name(const std::string& op, const OpFacts* facts) {
+  return facts == nullptr || facts->called.empty() ? op : facts->called;
 }
 
 std::string input_letter(std::size_t slot) {

@@ -18,7 +18,7 @@ std::vector<std::string> split(std::string_view text);
 std::string_view derivative(const OpFacts* facts, int slot);
 
 // An op's name for readers: "pow_number" is a pow.
-std::string plain_name(const std::string& op);
+std::string plain_name(const std::string& op, const OpFacts* facts);
 
 // The letter of an input in the formulas: a, b, c; empty for those beyond.
 std::string input_letter(std::size_t slot);

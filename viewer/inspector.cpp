@@ -6,6 +6,7 @@
 
 #include "lessons/words.hpp"
 #include "viewer/cells.hpp"
+#include "viewer/facts.hpp"
 
 namespace viewer {
 
@@ -563,10 +564,13 @@ class Inspector {
     if (const Failed* failed = failed_at(timeline_, event)) return failure(*failed, event);
     const Op& op = timeline_.op(event);
     const Line line = timeline_.line_of(event);
-    std::string facts = op.op + (op.node == 0 ? "   not recorded" : "");
+    const OpFacts* known = timeline_.facts(op.op);
+    std::string facts = plain_name(op.op, known) + (op.node == 0 ? "   not recorded" : "");
     if (line.number != 0) facts += "   line " + std::to_string(line.number);
     title(timeline_.circle(event), facts);
-    const OpFacts* known = timeline_.facts(op.op);
+    const std::optional<std::size_t> failure = timeline_.failure(desk_.cursor);
+    if (failure && timeline_.op_that_failed(*failure) == event)
+      warning(failed_at(timeline_, *failure)->text);
     if (known != nullptr && !known->formula.empty()) {
       y_ += px(4);
       formula("y", words::pretty(known->formula));
@@ -592,13 +596,16 @@ class Inspector {
   void failure(const Failed& failed, std::size_t event) {
     const Line line = timeline_.line_of(event);
     title(failed.op, "failed   line " + std::to_string(line.number));
-    y_ += paint_.prose({left_, y_}, right_ - left_, 22, {Face::sans, 14, theme_.warning},
-                       failed.text);
+    warning(failed.text);
     if (failed.inputs.empty()) return;
     rule();
     heading("Inputs");
     for (std::size_t slot = 0; slot < failed.inputs.size(); ++slot)
       tensor_row(std::string(1, static_cast<char>('a' + slot)), failed.inputs[slot].tensor);
+  }
+
+  void warning(const std::string& text) {
+    y_ += paint_.prose({left_, y_}, right_ - left_, 22, {Face::sans, 14, theme_.warning}, text);
   }
 
   void formula(const std::string& letter, const std::string& text) {

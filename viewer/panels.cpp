@@ -191,7 +191,8 @@ float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk
   };
   const Timeline& timeline = shown.timeline;
   const bool covered = is_covered(desk, timeline);
-  const Failed* failure = timeline.failure(desk.cursor);
+  const std::optional<std::size_t> failed = timeline.failure(desk.cursor);
+  const Failed* failure = failed ? failed_at(timeline, *failed) : nullptr;
   const Step* step = timeline.step(desk.cursor);
   const bool fails_now = step != nullptr && failed_at(timeline, step->event) != nullptr;
   if (covered)

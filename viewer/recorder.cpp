@@ -148,11 +148,8 @@ void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
 
 void Recorder::keep_facts(const mt::Facts& facts) {
   if (!facts_.insert(facts.name).second) return;
-  OpFacts row{facts.name,
-              text_or_nothing(facts.symbol),
-              text_or_nothing(facts.formula),
-              {},
-              names_of_numbers(facts)};
+  OpFacts row{facts.name, text_or_nothing(facts.symbol), text_or_nothing(facts.formula),
+              {},         names_of_numbers(facts),       facts.plain_name()};
   for (const char* derivative : facts.derivatives)
     row.derivatives.push_back(text_or_nothing(derivative));
   while (!row.derivatives.empty() && row.derivatives.back().empty()) row.derivatives.pop_back();
@@ -201,8 +198,9 @@ void Recorder::op(const mt::Node* node, const mt::Facts& facts, const mt::Given&
   send(std::move(op), line(where));
 }
 
-void Recorder::failed(const char* op, const std::string& text, mt::Loc where) {
-  send(Failed{text_or_nothing(op), {}, text}, line(where));
+void Recorder::failed(const char* op, const mt::Node* node, const std::string& text,
+                      mt::Loc where) {
+  send(Failed{text_or_nothing(op), {}, text, node ? node->id() : 0}, line(where));
 }
 
 void Recorder::pass_begins(const mt::PassSeen& pass) {

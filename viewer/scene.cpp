@@ -530,6 +530,8 @@ class SceneMaker {
  private:
   // What the step is about: these are drawn as active.
   void read_step() {
+    if (const std::optional<std::size_t> failure = timeline_.failure(cursor_))
+      failed_op_ = timeline_.op_that_failed(*failure);
     const Step* step = timeline_.step(cursor_);
     const Event* event = step == nullptr ? nullptr : timeline_.trace().events[step->event].get();
     if (event == nullptr) return;
@@ -538,7 +540,8 @@ class SceneMaker {
       active_op_ = step->event;
       for (const Seen& output : op->outputs) active_.insert(output.tensor);
     }
-    if (std::get_if<Failed>(&event->what) != nullptr) active_op_ = step->event;
+    if (std::get_if<Failed>(&event->what) != nullptr)
+      active_op_ = timeline_.op_that_failed(step->event).value_or(step->event);
     if (auto* begins = std::get_if<PassBegins>(&event->what))
       for (const Seen& root : begins->roots) active_.insert(root.tensor);
     if (auto* arrived = std::get_if<Arrived>(&event->what)) {
@@ -613,13 +616,14 @@ class SceneMaker {
     if (!exists) return;
     box.texts.push_back({in_a_box(timeline_.value(cursor_, tensor)), row(42), number_size,
                          Font::mono, Align::left, Role::value});
-    if (Text text = gradient_text(tensor); !text.text.empty()) {
+    const int room = static_cast<int>((right - left) / (mono_advance * number_size));
+    if (Text text = gradient_text(tensor, room); !text.text.empty()) {
       text.at = row(60);
       box.texts.push_back(std::move(text));
     }
   }
 
-  Text gradient_text(Id tensor) const {
+  Text gradient_text(Id tensor, int room) const {
     Text text;
     text.size = number_size;
     text.font = Font::mono;
@@ -634,7 +638,8 @@ class SceneMaker {
     } else if (view_.cover_gradients && !view_.uncovered.contains(tensor)) {
       text.text = "?";
     } else if (gradient.state == Gradient::State::so_far) {
-      text.text = in_a_box(gradient.value, 7) + " so far";
+      text.text = in_a_box(gradient.value, std::max(7, room - 7)) + " so far";
+      if (text.text.find("… so far") != text.text.npos) text.text = "so far";  // it was cut
     } else {
       text.text = in_a_box(gradient.value);
     }
@@ -643,9 +648,12 @@ class SceneMaker {
 
   // An op's circle, and the box of a closed scope or of a source line.
   void dress_op(const Diagram::Node& node, Box& box) const {
-    const bool failed = node.ops.empty();
+    const bool by_itself = node.ops.empty();  // it has no result
     const bool group = node.item.kind != Item::Kind::op;
-    const Progress progress = failed ? timeline_.forward(cursor_, node.item.id) : progress_of(node);
+    const bool failed =
+        by_itself || std::find(node.ops.begin(), node.ops.end(), failed_op_) != node.ops.end();
+    const Progress progress =
+        by_itself ? timeline_.forward(cursor_, node.item.id) : progress_of(node);
     const bool pending = progress == Progress::pending;
     box.progress = progress;
     box.fill = pending ? Role::pending_fill : group ? Role::closed_scope : Role::circle;
@@ -813,7 +821,7 @@ class SceneMaker {
   const Placement& placement_;
   const View& view_;
   std::set<Id> active_, factors_;
-  std::optional<std::size_t> active_op_, active_arrival_;
+  std::optional<std::size_t> active_op_, active_arrival_, failed_op_;
 };
 
 }  // namespace

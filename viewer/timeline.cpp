@@ -159,12 +159,11 @@ std::string_view Timeline::printed(Cursor cursor) const {
   return std::string_view(index_->printed).substr(0, std::prev(after)->second);
 }
 
-const Failed* Timeline::failure(Cursor cursor) const {
+std::optional<std::size_t> Timeline::failure(Cursor cursor) const {
   cursor = clamp(cursor);
   const std::optional<std::size_t> last =
       last_before(index_->failures, cut_at(*this, cursor.position));
-  if (!last || *last < episode(cursor.episode).event_begin) return nullptr;
-  return index_->get<Failed>(*last);
+  return last && *last >= episode(cursor.episode).event_begin ? last : std::nullopt;
 }
 
 bool Timeline::pauses(Cursor from, Cursor to) const {
@@ -186,7 +185,7 @@ EpisodeGraph Timeline::graph(int number) const {
   for (std::size_t i = episode.event_begin; i < episode.event_end; ++i) {
     if (auto* made = index_->get<Made>(i)) meet(made->tensor);
     if (auto* failed = index_->get<Failed>(i)) {
-      graph.failed.push_back(i);
+      if (!op_that_failed(i)) graph.failed.push_back(i);
       for (const Seen& input : failed->inputs) meet(input);
     }
     auto* op = index_->get<Op>(i);
@@ -221,6 +220,16 @@ std::optional<std::size_t> Timeline::op_of_node(Id node) const {
   if (node == 0 || found == index_->nodes.end()) return std::nullopt;
   return index_->get<Op>(found->second.op) == nullptr ? std::nullopt
                                                       : std::optional(found->second.op);
+}
+
+std::optional<std::size_t> Timeline::op_that_failed(std::size_t event) const {
+  const Failed* failed = index_->get<Failed>(event);
+  const std::optional<std::size_t> op = failed == nullptr ? std::nullopt : op_of_node(failed->node);
+  if (!op) return std::nullopt;
+  const auto after =
+      std::upper_bound(episodes_.begin(), episodes_.end(), event,
+                       [](std::size_t e, const Episode& one) { return e < one.event_begin; });
+  return *op >= std::prev(after)->event_begin ? op : std::nullopt;
 }
 
 std::vector<Use> Timeline::uses(Id tensor) const {
@@ -300,12 +309,16 @@ std::optional<Id> Timeline::Index::closed_around(Id scope, const Toggled& toggle
 // What is used nowhere but in the box where it was made, and is not the box's last result.
 std::optional<Id> Timeline::Index::hidden_in(Id id, const Toggled& toggled) const {
   const TensorTrack* tensor = track(id);
-  if (tensor == nullptr || !tensor->birth_seen) return std::nullopt;
+  if (tensor == nullptr) return std::nullopt;
+  // Places and masks that an operation has found for itself come without a birth.
+  const bool wants_none =
+      tensor->first.dtype == DType::int64 || tensor->first.dtype == DType::boolean;
+  if (!tensor->birth_seen && (!wants_none || tensor->uses.empty())) return std::nullopt;
   const auto closed_at = [&](std::size_t i) {
     const Event* found = event(i);
     return found == nullptr ? std::nullopt : closed_around(found->scope, toggled);
   };
-  const std::optional<Id> box = closed_at(tensor->born);
+  const std::optional<Id> box = closed_at(tensor->birth_seen ? tensor->born : tensor->uses[0].op);
   if (!box || !tensor->roots.empty() || tensor->asked_for) return std::nullopt;
   if (tensor->uses.empty()) {
     const std::optional<std::size_t> last = scopes.at(*box).last_step;

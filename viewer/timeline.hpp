@@ -114,7 +114,7 @@ struct Curve {
 // What an episode consists of, in the order of its events: independent of the cursor.
 struct EpisodeGraph {
   std::vector<std::size_t> ops;     // events of ops
-  std::vector<std::size_t> failed;  // events of ops that threw
+  std::vector<std::size_t> failed;  // events of ops that threw, and are not among `ops`
   std::vector<Id> tensors;          // made in it, used in it or resulting from it, each once
 };
 
@@ -162,7 +162,8 @@ class Timeline {
   std::vector<std::string> said(Cursor) const;
   // What the program printed from its beginning up to the cursor; valid until the next extend().
   std::string_view printed(Cursor) const;
-  const Failed* failure(Cursor) const;  // the last failed op before the cursor in this episode
+  // The last failure before the cursor in this episode: an event.
+  std::optional<std::size_t> failure(Cursor) const;
   // Whether the lesson asks for a pause on the way from one cursor to a later one.
   bool pauses(Cursor from, Cursor to) const;
 
@@ -185,6 +186,8 @@ class Timeline {
   Line line_of(std::size_t event) const;
   std::optional<std::size_t> maker(Id tensor) const;  // the op it results from; none for a leaf
   std::optional<std::size_t> op_of_node(Id node) const;
+  // The op whose rule failed in this event, if that is shown in the same episode.
+  std::optional<std::size_t> op_that_failed(std::size_t event) const;
   std::vector<Use> uses(Id tensor) const;  // over the whole run
   std::vector<std::size_t> ops_on_line(int episode, const Line&) const;
   const Seen* seen(Id tensor) const;          // as it was first seen; null if never

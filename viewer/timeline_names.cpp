@@ -69,7 +69,10 @@ words::Letters Timeline::Index::numbers_of(const Op& op) const {
 std::string Timeline::Index::expression(std::size_t event, int depth) const {
   const Op& op = owner->op(event);
   const OpFacts* facts = owner->facts(op.op);
-  if (depth == 0) return plain_name(op.op);
+  // What leaves a box is its result, however it is made inside.
+  if (const auto box = owner->closed_around(event, {}); box && !op.outputs.empty())
+    if (!hidden_in(op.outputs[0].tensor, {})) return scopes.at(*box).opens.name + "(…)";
+  if (depth == 0) return plain_name(op.op, facts);
   words::Letters letters = names_of_inputs(op, depth - 1);
   std::string arguments;
   for (const Seen& input : op.inputs)
@@ -79,7 +82,7 @@ std::string Timeline::Index::expression(std::size_t event, int depth) const {
     std::string text = words::put_in(facts->formula, letters);
     if (!text.empty()) return text;
   }
-  return plain_name(op.op) + "(" + arguments + ")";
+  return plain_name(op.op, facts) + "(" + arguments + ")";
 }
 
 std::string Timeline::name(Id tensor) const { return index_->name(tensor, deepest_name); }

@@ -107,7 +107,8 @@ class Sentence {
       const std::string& op = timeline_.op(*event).op;
       text += words::pretty(derivative(timeline_.facts(op), arrived.slot));
       text += equals(timeline_.edge_numbers(cursor_, *event, arrived.slot), in_prose(given));
-      text += " = " + in_prose(given) + " from " + plain_name(op) + box_around(*event);
+      text += " = " + in_prose(given) + " from " + plain_name(op, timeline_.facts(op)) +
+              box_around(*event);
     } else {
       text += in_prose(given);
     }

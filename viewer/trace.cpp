@@ -26,14 +26,14 @@ void fields(auto& bytes, Is<Snapshot> auto& x) {
   bytes(x.storage, x.version, x.count, x.dtype, x.bytes, x.statistics);
 }
 void fields(auto& bytes, Is<OpFacts> auto& x) {
-  bytes(x.name, x.symbol, x.formula, x.derivatives, x.attributes);
+  bytes(x.name, x.symbol, x.formula, x.derivatives, x.attributes, x.called);
 }
 void fields(auto& bytes, Is<Attributes> auto& x) { bytes(x.numbers, x.dims); }
 void fields(auto& bytes, Is<Made> auto& x) { bytes(x.tensor); }
 void fields(auto& bytes, Is<Op> auto& x) {
   bytes(x.node, x.op, x.attributes, x.inputs, x.saved, x.outputs);
 }
-void fields(auto& bytes, Is<Failed> auto& x) { bytes(x.op, x.inputs, x.text); }
+void fields(auto& bytes, Is<Failed> auto& x) { bytes(x.op, x.inputs, x.text, x.node); }
 void fields(auto& bytes, Is<PassBegins> auto& x) {
   bytes(x.pass, x.roots, x.seeds, x.retain_graph, x.create_graph, x.asked);
 }

@@ -77,7 +77,8 @@ struct OpFacts {
   std::string symbol;   // "×": what stands in the op's circle
   std::string formula;  // "a * b": y in the letters a b c (inputs) and n m dims (attributes)
   std::vector<std::string> derivatives;  // one a slot: "dy * b"; empty if none exists
-  std::string attributes;  // the attributes' names, blank-separated: "n", "dim start stop step"
+  std::string attributes;   // the attributes' names, blank-separated: "n", "dim start stop step"
+  std::string called = {};  // for readers: "mul", also for "mul_number"
 };
 
 struct Attributes {  // the plain numbers written in the code
@@ -103,6 +104,7 @@ struct Failed {
   std::string op;
   std::vector<Seen> inputs;
   std::string text;
+  Id node = 0;  // whose rule failed while a pass ran; 0: it failed by itself
 };
 struct PassBegins {
   std::int64_t pass = 0;  // 1, 2, ... over the whole run
