@@ -774,7 +774,7 @@ TEST_CASE("B180: leaves of one name stay apart") {
   CHECK(g.boxes.size() == 5);
   const std::string dot = to_dot(g);
   CHECK(count_in(dot, "label=\"w\\n") == 2);
-  CHECK(count_in(dot, "label=\"mul_number\\n") == 2);
+  CHECK(count_in(dot, "label=\"mul\\n") == 2);
   CHECK(count_in(dot, "label=\"add\\n") == 1);
   CHECK(count_in(dot, " -> ") == 4);
 }
