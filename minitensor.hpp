@@ -959,7 +959,8 @@ class [[nodiscard]] Tensor {
   Tensor unfold(Extent axis, Extent size, Extent step, Loc loc = Loc::here()) const;
 
   // ---- Elementwise ----
-  Tensor pow(const Operand& exponent) const;
+  Tensor pow(const Tensor& exponent, Loc loc = Loc::here()) const;
+  Tensor pow(Scalar exponent, Loc loc = Loc::here()) const;
   Tensor neg(Loc loc = Loc::here()) const;
   Tensor abs(Loc loc = Loc::here()) const;
   Tensor sign(Loc loc = Loc::here()) const;
@@ -5073,18 +5074,24 @@ inline void NumberPow::backward() {
 }
 }  // namespace rule
 
-inline Tensor Tensor::pow(const Operand& exponent) const {
-  if (exponent.tensor) return binary<rule::Pow>(*this, *exponent.tensor, exponent.loc);
-  const Scalar n = exponent.number;
+// (Two functions, because most programs need the second only, and the first one's rule is long.)
+inline Tensor Tensor::pow(const Tensor& exponent, Loc loc) const {
+  return binary<rule::Pow>(*this, exponent, loc);
+}
+inline Tensor Tensor::pow(Scalar n, Loc loc) const {
   if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
-    fail({"pow", exponent.loc}, {"an integer to a negative power is not an integer"},
+    fail({"pow", loc}, {"an integer to a negative power is not an integer"},
          {"convert with .to(float32)"});
-  if (n.real() == 2 && defined() && kind_of(n.dtype()) <= kind_of(dtype()))
-    return square(exponent.loc);
-  return with_number<rule::PowNumber>(*this, n, exponent.loc);
+  if (n.real() == 2 && defined() && kind_of(n.dtype()) <= kind_of(dtype())) return square(loc);
+  return with_number<rule::PowNumber>(*this, n, loc);
 }
 
-inline Tensor pow(const Tensor& a, const Operand& exponent) { return a.pow(exponent); }
+inline Tensor pow(const Tensor& a, const Tensor& exponent, Loc loc = Loc::here()) {
+  return a.pow(exponent, loc);
+}
+inline Tensor pow(const Tensor& a, Scalar exponent, Loc loc = Loc::here()) {
+  return a.pow(exponent, loc);
+}
 
 inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
   return with_number<rule::NumberPow>(exponent, base, loc);

@@ -125,6 +125,9 @@ Operand operand(const Arguments& in, std::size_t i) {
     return Operand(in.tensor(text));  // an unknown name
   return Operand(number(text));
 }
+Tensor pow(const Tensor& a, const Operand& b) {  // the header has a function for each kind of b
+  return b.tensor ? a.pow(*b.tensor, b.loc) : a.pow(b.number, b.loc);
+}
 Shape list(const Arguments& in, std::size_t i) {
   Shape shape;
   if (in.word(i) == "none") return shape;
@@ -237,7 +240,7 @@ const std::map<std::string, Operation> table = {
     OP("|", O(0) | O(1)),
     OP("^", O(0) ^ O(1)),
     OP("~", ~T(0)),
-    OP("pow", T(0).pow(O(1))),
+    OP("pow", pow(T(0), O(1))),
     OP("pow.base", pow(N(0), T(1))),
     UNARY(neg),
     UNARY(abs),
