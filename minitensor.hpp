@@ -3042,7 +3042,7 @@ inline int device_count() { return cuda_machine ? cuda_machine->device_count() :
 inline bool cuda_is_available() { return device_count() > 0; }
 inline DeviceProperties device_properties(Device device = cuda) {
   const Machine* other = machine(device);
-  return other ? other->properties(device) : DeviceProperties{.name = "cpu"};
+  return other ? other->properties(device) : DeviceProperties{"cpu"};
 }
 inline std::string device_name(Device device = cuda) { return device_properties(device).name; }
 // Of the processor's memory nobody keeps a record.
