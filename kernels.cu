@@ -314,12 +314,14 @@ __global__ void each_pack(const __grid_constant__ Places places, const Body body
 // Beside what is dense there may be single numbers.
 inline bool lies_in_packs(const Places& places, int pack) {
   const Walk& walk = places.walk;
-  bool dense = walk.axes == 1 && walk.steps[0][0] != 0 && places.n % pack == 0;
-  for (int v = 0; dense && v < walk.views; ++v)
-    dense = walk.steps[0][v] == 0 ||
-            (walk.steps[0][v] == walk.bytes[v] &&
-             reinterpret_cast<std::uintptr_t>(walk.data[v]) % (pack * walk.bytes[v]) == 0);
-  return dense;
+  bool fits = walk.axes == 1 && walk.steps[0][0] != 0 && places.n % pack == 0;
+  for (int v = 0; fits && v < walk.views; ++v) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(walk.data[v]);
+    const auto bytes = static_cast<std::uintptr_t>(pack * walk.bytes[v]);
+    const bool dense = walk.steps[0][v] == walk.bytes[v] && begin % bytes == 0;
+    fits = dense || walk.steps[0][v] == 0;
+  }
+  return fits;
 }
 
 template <class Body>
@@ -482,12 +484,6 @@ __device__ V shuffle_down(V value, int by) {
   return value;
 }
 
-template <class V>
-__device__ V of_first_lane(V value) {
-  static_assert(sizeof(V) == 4 || sizeof(V) == 8);
-  return __shfl_sync(0xffffffffu, value, 0);
-}
-
 // The values of the threads of one row (blockDim.x of them, whole warps), joined. The first
 // lane of each warp gets the result. A row of more than one warp has the block to itself.
 template <class V, class Join>
@@ -643,18 +639,6 @@ inline void reduce(int formula, const View& y, const View& a) {
 
 // ---- The largest, and where it stands -----------------------------------------------------------
 
-// What lies along an axis, for whoever walks it alone: its size and its step in bytes. The view is
-// left with the first of each line. (A single number is a line by itself.)
-struct Line {
-  std::int64_t size = 1, step = 0;
-};
-inline Line take_axis(View& view, int axis) {
-  if (view.shape.empty()) return {};
-  const Line line{view.shape[axis], view.strides[axis] * bytes_of(view.dtype)};
-  view.shape[axis] = 1;
-  return line;
-}
-
 template <class T>
 struct Candidate {
   T value;
@@ -722,7 +706,7 @@ __global__ void normalize_rows(const __grid_constant__ Places rows, const Line t
         value = F::of(value, static_cast<double>(of(element<T>(at[1] + i * from.step))));
       value = fold_row(value, F::template neutral<double>,
                        [](double a, double b) { return F::of(a, b); });
-      return of_first_lane(value);
+      return __shfl_sync(0xffffffffu, value, 0);  // for all threads of the row
     };
     const double n = static_cast<double>(from.size);
     using First = std::conditional_t<standardized, formula::Sum, formula::Max>;

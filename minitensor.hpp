@@ -3491,6 +3491,15 @@ void reduce(const View& y, const View& a) {
   fold(y, a, pick_for(a.dtype, folds<F>));
 }
 
+// What lies along an axis. The view is left with the first of each line. (A single number is a line
+// by itself.)
+inline Line take_axis(View& view, int axis) {
+  if (view.shape.empty()) return {1, 0};
+  const Line line{view.shape[axis], view.strides[axis] * bytes_of(view.dtype)};
+  view.shape[axis] = 1;
+  return line;
+}
+
 // ---- Rows that are normalized -------------------------------------------------------------------
 
 // The softmax of a row of float32 numbers, or its logarithms: exactly what chapter 11 composes of
@@ -3571,12 +3580,8 @@ void reduce_arg(const View& values, const View& indices, const View& a, int axis
   if (const Machine* other = machine(a.device))
     return other->reduce_arg(formula::number_of<F>, values, indices, a, axis);
   reduce<F>(values, a);
-  Line line{1, 0};
   View starts = a;
-  if (!a.shape.empty()) {
-    line = {a.shape[axis], a.strides[axis] * bytes_of(a.dtype)};
-    starts.shape[axis] = 1;
-  }
+  const Line line = take_axis(starts, axis);
   const View lines = as_view(&line, int64, starts.shape);
   const Walk walk = with_long_rows(Walk({&indices, &values, &starts, &lines}));
   with_type(a.dtype,
@@ -8693,11 +8698,14 @@ inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
 }
 
 // What is composed here of five operations can be done in one go, if nobody wants to know how it
-// comes about: nothing is recorded, and nobody watches. Otherwise y is undefined.
+// comes about: nothing is recorded, and nobody watches.
+inline bool nobody_asks_how(const Tensor& x) {
+  return !(current.grad_enabled && x.requires_grad()) && !current.observer && x.numel() > 0;
+}
+// Undefined, if it can't be done here.
 inline Tensor in_one_go(Normalization kind, const Tensor& x, std::int64_t axis, double eps,
                         const At& at) {
-  const bool recorded = current.grad_enabled && x.requires_grad();
-  if (recorded || current.observer || x.numel() == 0 || x.dim() == 0) return {};
+  if (!nobody_asks_how(x) || x.dim() == 0) return {};
   const int along = checked_axis(axis, x.dim(), at);
   Tensor y = fresh(x.shape(), x.dtype(), x.device(), at);
   return normalize(kind, y.elements(), x.elements(), along, eps) ? y : Tensor();
@@ -9467,7 +9475,7 @@ inline Tensor layer_norm(const Tensor& x, Shape normalized, const Tensor& weight
       fail(at, {"a parameter has shape ", p->shape(), " instead of ", normalized});
   const Composed whole("layer_norm", loc);
   Tensor y;
-  if (x.is_contiguous())
+  if (nobody_asks_how(x) && x.is_contiguous())
     y = in_one_go(Normalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
   y = y.defined() ? y.reshape(x.shape()) : standardized(x, axes, eps);
   return scaled(y, weight, bias, normalized, "NativeLayerNormBackward0");
