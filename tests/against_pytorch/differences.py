@@ -329,8 +329,10 @@ KNOWN = [
      only_nan_there(d)),
     ("what a normalisation brings to 0 may be a rounding error in PyTorch, which counts as true",
      lambda d: d.kind == "value" and " bool" in d.ours and uses(d, "group_norm", "batch_norm", "layer_norm")),
-    ("PyTorch computes batch_norm as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
-     lambda d: d.kind in ("value", "gradient") and uses(d, "batch_norm") and "inf" in d.ours),
+    ("PyTorch computes normalisations as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
+     lambda d: d.kind in ("value", "gradient") and (
+         uses(d, "batch_norm") and "inf" in d.ours or uses(d, "group_norm", "layer_norm") and
+         uses(d, "/", "/=", "div", "div_", "reciprocal") and re.search("inf|nan", d.ours))),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
      lambda d: d.kind == "gradient" and uses(d, "gelu") and '"tanh"' in " ".join(d.program) and "nan" in d.ours and
      "inf" in d.theirs),
