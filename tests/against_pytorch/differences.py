@@ -278,6 +278,7 @@ KNOWN = [
      lambda d: d.kind in ("gradient", "value") and uses(d, "var", "std", "var.axes", "std.axes") and "nan" in d.ours),
     ("2.x: a tensor that retains its gradient goes on to do so when it is written",
      lambda d: d.kind == "gradient" and uses(d, "retain_grad") and written(d)),
+    ("2.x: what index_add adds has the shape of what it is added to", refuses("index_add: the source has shape")),
     ("2.x: a mask is boolean", refuses("the condition is")),
     # What PyTorch can't do, or does wrongly.
     ("PyTorch's gradient of atan2 fails for a bool beside a float", says("Negation, the `-` operator, on a bool")),
