@@ -345,8 +345,8 @@ KNOWN = [
      re.search(r"= layer_norm \w+ \S+ none (?!none)", "\n".join(d.program))),
     ("PyTorch's assignment by an index that does not fit has written a part before it refuses",
      lambda d: d.kind in ("value", "gradient") and any("= []=.tensor " in line for line in d.refused)),
-    ("a parameter of batch_norm has the shape [channels]; PyTorch counts its elements alone",
-     refuses("batch_norm: a parameter has shape")),
+    ("a parameter of batch_norm, and the weight of classes, is a line; PyTorch counts its elements alone",
+     refuses("batch_norm: a parameter has shape", "nll_loss: the weight has shape", "cross_entropy: the weight has")),
     ("PyTorch's group_norm of nothing has gradients of NaN; ours are 0",
      lambda d: d.kind == "gradient" and uses(d, "group_norm") and "nan" in d.theirs and
      not any(map(float, d.ours.split()[2:]))),
