@@ -334,6 +334,9 @@ KNOWN = [
      lambda d: d.kind in ("value", "gradient") and (
          uses(d, "batch_norm") and "inf" in d.ours or uses(d, "group_norm", "layer_norm") and
          uses(d, "/", "/=", "div", "div_", "reciprocal") and re.search("inf|nan", d.ours))),
+    ("nor is such a rounding error on the kink of abs or relu, as a 0 is",
+     lambda d: d.kind == "gradient" and uses(d, "batch_norm", "group_norm", "layer_norm") and
+     uses(d, "abs", "sign", "relu", "leaky_relu", "l1_loss") and re.search(r"\d(e-0[789]|e-1\d)( |$)", d.answer, re.M)),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
      lambda d: d.kind == "gradient" and uses(d, "gelu") and '"tanh"' in " ".join(d.program) and "nan" in d.ours and
      "inf" in d.theirs),
