@@ -182,7 +182,7 @@ KNOWN = [
     ("what makes sense for floats alone takes floats, as mean does", refuses("it takes floats")),
     ("hardtanh makes floats of integers, as the other activations do",
      lambda d: d.kind == "result" and d.op == "hardtanh" and " int64" in d.theirs),
-    ("a loss of two dtypes follows the rules of promotion; PyTorch's has the first one's, or counts 0-d tensors in full",
+    ("a loss of two dtypes follows the rules of promotion; PyTorch's has the first one's, or counts 0-d ones in full",
      lambda d: is_loss(d) and d.kind == "result" and "float64" in d.ours + d.theirs),
     ("PyTorch's losses want one dtype",
      lambda d: is_loss(d) and says("can't be cast to the desired output type", "Found dtype")(d)),
@@ -308,8 +308,8 @@ KNOWN = [
     ("PyTorch's roll of nothing does not look at its axes",
      lambda d: refuses("roll: axis")(d) and 0 in d.shapes.get(d.words[1], [])),
     ("PyTorch's float32 normalisation of few numbers has few digits, and so has its gradient",
-     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "layer_norm", "group_norm", "batch_norm") and
-     few_digits(d)),
+     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and
+     uses(d, "layer_norm", "group_norm", "batch_norm") and few_digits(d)),
     ("the start of a part of nothing may be -1 in PyTorch",
      lambda d: d.op == "narrow" and refuses("leave the size 0")(d)),
     ("PyTorch's allclose wants one dtype, and its equal_nan wants the first shape to be the larger one",
