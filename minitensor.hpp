@@ -877,7 +877,7 @@ class [[nodiscard]] Tensor {
   // anything, takes the gradient's place. The result's remove() takes the hook back.
   template <class F>
   HookHandle register_hook(F hook, Loc loc = Loc::here()) const;
-  void zero_grad() const;                                          // lets go of the gradient
+  void zero_grad(Loc loc = Loc::here()) const;                     // lets go of the gradient
   void set_grad(const Tensor& grad, Loc loc = Loc::here()) const;  // a copy of it
   void backward(BackwardOptions options = {}, Loc loc = Loc::here()) const;
   void backward(const Tensor& gradient, BackwardOptions options = {}, Loc loc = Loc::here()) const;
@@ -1222,7 +1222,7 @@ class Quiet {  // while it lives, nobody is told of anything
 void tell_failed(Observer*, const At& at, const std::string& text);  // chapter 14
 void tell_made(const Tensor& tensor, Loc loc);
 void tell_named(const Tensor& tensor);
-void tell_let_go(const Tensor& tensor);
+void tell_let_go(const Tensor& tensor, Loc loc);
 void tell_landed(Observer*, std::int64_t pass, const Tensor& leaf, const Tensor& before);
 
 // "matmul: inner sizes differ: [2, 3] x [4, 5] at prog.cpp:12. Hint: transpose the second?"
@@ -1623,16 +1623,16 @@ inline Tensor Tensor::requires_grad_(bool yes, Loc loc) && {
   std::as_const(*this).requires_grad_(yes, loc);
   return std::move(*this);
 }
-inline void Tensor::zero_grad() const {
+inline void Tensor::zero_grad(Loc loc) const {
   const bool had = static_cast<bool>(get().grad);
   get().grad = {};
-  if (had && current.observer) tell_let_go(*this);
+  if (had && current.observer) tell_let_go(*this, line_of(loc));
 }
 inline void Tensor::set_grad(const Tensor& grad, Loc loc) const {
   if (grad.defined() && (grad.shape() != shape() || grad.dtype() != dtype()))
     fail({"set_grad", loc}, {"the gradient of a ", shape(), " tensor has its shape and dtype, not ",
                              grad.shape(), " ", grad.dtype()});
-  if (!grad.defined()) return zero_grad();
+  if (!grad.defined()) return zero_grad(loc);
   check_together({"set_grad", loc}, {this, &grad});
   const Tensor before = this->grad();
   {
@@ -10761,7 +10761,7 @@ class Observer {  // an unnamed argument is one that this empty version has no u
   // A tensor was written in place; the node is the operation whose result it now is, if recorded.
   virtual void wrote(const Tensor& /*tensor*/, std::int64_t /*version_before*/, const char* /*by*/,
                      const Node* /*node*/, Loc /*line*/) {}
-  virtual void let_go(const Tensor& /*leaf*/) {}
+  virtual void let_go(const Tensor& /*leaf*/, Loc /*line*/) {}
   virtual void named(const Tensor& /*tensor*/) {}
   virtual void scope_opens(Id /*scope*/, const char* /*name*/, bool /*composed*/, Loc /*line*/) {}
   virtual void scope_closes(Id /*scope*/) {}
@@ -10782,7 +10782,9 @@ void tell(Observer* watcher, void (Observer::*what)(Parameters...), Arguments&&.
 }
 inline void tell_made(const Tensor& x, Loc loc) { tell(current.observer, &Observer::made, x, loc); }
 inline void tell_named(const Tensor& x) { tell(current.observer, &Observer::named, x); }
-inline void tell_let_go(const Tensor& x) { tell(current.observer, &Observer::let_go, x); }
+inline void tell_let_go(const Tensor& x, Loc loc) {
+  tell(current.observer, &Observer::let_go, x, loc);
+}
 inline void tell_failed(Observer* watcher, const At& at, const std::string& text) {
   tell(watcher, &Observer::failed, at.op, at.node, text, line_of(at.loc));
 }
@@ -11073,9 +11075,9 @@ class ModuleBase {
   void eval() { train(false); }
   bool is_training() const { return record_->training; }
 
-  void zero_grad() const {
+  void zero_grad(Loc loc = Loc::here()) const {
     for (const Kept& one : list())
-      if (one.is_parameter) one.tensor.zero_grad();
+      if (one.is_parameter) one.tensor.zero_grad(loc);
   }
   void requires_grad_(bool yes = true, Loc loc = Loc::here()) const {
     for (const Tensor& w : parameters()) w.requires_grad_(yes, loc);
@@ -12045,8 +12047,8 @@ class Optimizer {
 
   // Parameters without a gradient are left alone.
   void step(Loc loc = Loc::here());
-  void zero_grad() const {
-    for (const Parameter& p : parameters_) p.w.zero_grad();
+  void zero_grad(Loc loc = Loc::here()) const {
+    for (const Parameter& p : parameters_) p.w.zero_grad(loc);
   }
   double& lr() { return lr_; }
   double initial_lr() {  // before any schedule: the rate that the first one found

@@ -121,7 +121,7 @@ class Narrator : public mt::Observer {
     if (telling_) tell(name_of(x) + " is now " + in_words(x) + " (" + by + ")");
   }
 
-  void let_go(const mt::Tensor& leaf) override {
+  void let_go(const mt::Tensor& leaf, mt::Loc) override {
     if (has_let_go_.insert(leaf.id()).second && names_.contains(leaf.id()))
       tell(name_of(leaf) + ".grad is let go");
   }

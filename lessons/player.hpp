@@ -73,7 +73,7 @@ class Prompter : public mt::Observer {
              mt::Loc line) override {
     listener_.wrote(x, version_before, by, node, line);
   }
-  void let_go(const mt::Tensor& leaf) override { listener_.let_go(leaf); }
+  void let_go(const mt::Tensor& leaf, mt::Loc line) override { listener_.let_go(leaf, line); }
   void named(const mt::Tensor& x) override { listener_.named(x); }
   void scope_opens(mt::Id scope, const char* name, bool composed, mt::Loc line) override {
     listener_.scope_opens(scope, name, composed, line);

@@ -288,6 +288,17 @@ TEST_CASE("a failed operation is written down with its text") {
   CHECK(failed.node == 0);
 }
 
+TEST_CASE("a gradient that is let go has the line that said so") {
+  const Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});
+  x.sum().backward();
+  mt::optim::SGD walk({x}, {.lr = 0.1});
+  Watching watching;
+  walk.zero_grad();
+  const int line = __LINE__ - 1;
+  REQUIRE(kinds(watching.trace()) == "let go");
+  CHECK(watching.trace().events[0]->line == Line{__FILE__, line});
+}
+
 TEST_CASE("a pass that fails is written down with the node whose rule failed") {
   Watching watching;
   const Tensor x = mt::tensor({1.0, 2.0}, {.requires_grad = true});

@@ -247,7 +247,9 @@ void Recorder::wrote(const mt::Tensor& tensor, std::int64_t version_before, cons
        line(where));
 }
 
-void Recorder::let_go(const mt::Tensor& leaf) { send(LetGo{leaf.id()}); }
+void Recorder::let_go(const mt::Tensor& leaf, mt::Loc where) {
+  send(LetGo{leaf.id()}, line(where));
+}
 
 void Recorder::named(const mt::Tensor& tensor) { send(Named{tensor.id(), tensor.name()}); }
 

@@ -50,7 +50,7 @@ class Recorder : public minitensor::Observer {
               const minitensor::Tensor& after) override;
   void wrote(const minitensor::Tensor&, std::int64_t version_before, const char* by,
              const minitensor::Node*, minitensor::Loc) override;
-  void let_go(const minitensor::Tensor& leaf) override;
+  void let_go(const minitensor::Tensor& leaf, minitensor::Loc) override;
   void named(const minitensor::Tensor&) override;
   void scope_opens(Id scope, const char* name, bool composed, minitensor::Loc) override;
   void scope_closes(Id scope) override;

@@ -188,6 +188,7 @@ struct Timeline::Index {
   std::optional<std::string> variable(const TensorTrack& tensor) const;
   std::string name(Id tensor, int depth) const;
   std::string expression(std::size_t op, int depth) const;
+  std::string end_of_pass(const Step& step) const;
   words::Letters names_of_inputs(const Op& op, int depth) const;
   words::Letters numbers_of(const Op& op) const;
 

@@ -195,11 +195,26 @@ class Sentence {
 
 }  // namespace
 
+// What happens at the end of a pass has no step of its own.
+std::string Timeline::Index::end_of_pass(const Step& step) const {
+  if (step.phase != Phase::backward || get<Failed>(step.event) != nullptr) return "";
+  std::size_t i = step.event + 1;
+  while (get<ScopeCloses>(i) != nullptr) ++i;
+  const PassEnds* ends = get<PassEnds>(i);
+  const auto pass = ends == nullptr ? passes.end() : passes.find(ends->pass);
+  const PassBegins* begins = pass == passes.end() ? nullptr : get<PassBegins>(pass->second.begin);
+  if (begins == nullptr) return "";
+  if (begins->retain_graph || begins->create_graph)
+    return " The pass is over, and the graph keeps what it has saved: another pass may come.";
+  return " The pass is over, and the graph lets go of what it has saved.";
+}
+
 std::string Timeline::prose(Cursor cursor) const {
   cursor = clamp(cursor);
   const Step* step = this->step(cursor);
   const Event* event = step == nullptr ? nullptr : index_->event(step->event);
-  return event == nullptr ? "" : std::visit(Sentence(*this, cursor), event->what);
+  if (event == nullptr) return "";
+  return std::visit(Sentence(*this, cursor), event->what) + index_->end_of_pass(*step);
 }
 
 }  // namespace viewer
