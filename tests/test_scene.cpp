@@ -391,6 +391,13 @@ TEST_CASE("a value fits its box whatever it is") {
   CHECK(in_a_box(value_of({})) == "empty");
   CHECK(in_a_box(value_of({-0.3F, 1, 2, 1.5F, 0, 2.1F, 1})) == "-0.3 … 2.1");
   CHECK(in_a_box(value_of({5, 5, 5, 5, 5})) == "all 5");
+  Value whole = value_of({});  // of int64
+  whole.dtype = DType::int64;
+  whole.shape = {7};
+  const std::vector<std::int64_t> numbers{1, 2, 3, 40, 50, -600000, 0};
+  whole.bytes.resize(numbers.size() * sizeof numbers[0]);
+  std::memcpy(whole.bytes.data(), numbers.data(), whole.bytes.size());
+  CHECK(in_a_box(whole) == "-600000 … 50");
   CHECK(in_a_box(value_of({5, std::nanf(""), 5, std::nanf(""), 5})) == "2 nan");
   CHECK(in_a_box(value_of({5, 0, 5, HUGE_VALF, 5})) == "1 inf");
   Value nothing;

@@ -203,27 +203,24 @@ void Canvas::follow_steps() {
 
 void Canvas::whole_or_following() { look_ = look_ == Look::whole ? Look::following : Look::whole; }
 
-// The box that the step is about. What is in a closed scope has no box of its own.
-static const Box* box_of_step(const Shown& shown, const Desk& desk) {
-  const Item about = subject(shown.timeline, desk.cursor);
-  const Box* box = shown.scene->find(about);
-  if (box != nullptr || about.kind != Item::Kind::op) return box;
-  const std::optional<Id> closed = shown.timeline.closed_around(about.id, desk.view.toggled);
+// The box of an item. What is in a closed scope has none of its own.
+static const Box* box_of(const Shown& shown, const Desk& desk, Item item) {
+  const Box* box = shown.scene->find(item);
+  if (box != nullptr || item.kind != Item::Kind::op) return box;
+  const std::optional<Id> closed = shown.timeline.closed_around(item.id, desk.view.toggled);
   return closed ? shown.scene->find({Item::Kind::scope, *closed}) : nullptr;
 }
 
-// That box, with the operation that hands it a gradient if both can be seen well.
-static std::optional<Rect> focus(const Shown& shown, const Desk& desk, Rect room, double zoom) {
-  const Scene& scene = *shown.scene;
-  const Box* box = box_of_step(shown, desk);
-  if (box == nullptr) return std::nullopt;
-  Rect all = box->rect;
+// A box, with the operation that hands it a gradient if both can be seen well.
+static Rect with_giver(const Scene& scene, const Box& box, Rect room, double zoom) {
+  Rect all = box.rect;
   for (const Stroke& line : scene.lines) {
-    const Box* op = line.role == Role::active_edge ? scene.find(line.to) : nullptr;
+    const bool gives = line.role == Role::active_edge && line.from == box.item;
+    const Box* op = gives ? scene.find(line.to) : nullptr;
     if (op != nullptr) all = around(all, op->rect);
   }
   const bool fits = all.width * zoom < room.width / 2 && all.height * zoom < room.height / 2;
-  return fits ? all : box->rect;
+  return fits ? all : box.rect;
 }
 
 void Canvas::place_overview(const Paint& paint, Frame frame, Rect bounds) {
@@ -249,24 +246,27 @@ void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk
   Camera whole;
   whole.fit(bounds, world_frame(frame), paint.px(fit_margin), fit_at_most * paint.scale());
   const bool fits = look_ == Look::whole || whole.zoom() >= readable * paint.scale();
-  const bool stepped = desk.cursor != followed_;
+  const bool stepped = desk.cursor != followed_, chosen = desk.selected != selected_;
+  if (stepped || about_.kind == Item::Kind::none) about_ = subject(shown.timeline, desk.cursor);
+  if (chosen && desk.selected.kind != Item::Kind::none) about_ = desk.selected;
   followed_ = desk.cursor;
+  selected_ = desk.selected;
+  const Box* const box = box_of(shown, desk, about_);
   const Rect seen = seen_in(goal_, frame);
   const bool all_seen = look_ == Look::by_hand ? around(seen, bounds) == seen : fits;
   overview_ = {};
   if (!all_seen) place_overview(paint, frame, bounds);
   const Rect room = world_frame(graph_in(paint, frame));
   if (look_ == Look::by_hand) {
-    const Box* box = box_of_step(shown, desk);
-    if (stepped && box != nullptr) goal_.reveal(box->rect, room, paint.px(24));
+    if ((stepped || chosen) && box != nullptr) goal_.reveal(box->rect, room, paint.px(24));
   } else if (fits) {
     at_once_ = at_once_ || goal_ != whole;
     goal_ = whole;
   } else {
     goal_.zoom_about({room.x, room.y}, readable * paint.scale() / goal_.zoom());
     const Rect start{bounds.x, bounds.center().y, 0, 0};
-    const std::optional<Rect> about = focus(shown, desk, room, goal_.zoom());
-    goal_.follow(about.value_or(start), bounds, room, paint.px(fit_margin));
+    const Rect focus = box ? with_giver(*shown.scene, *box, room, goal_.zoom()) : start;
+    goal_.follow(focus, bounds, room, paint.px(fit_margin));
   }
   const float passed = std::min(ImGui::GetIO().DeltaTime, 1.0f / 30);
   const bool gliding = !at_once_ && shown.options.shot.empty();

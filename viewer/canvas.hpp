@@ -39,6 +39,8 @@ class Canvas {
   Camera camera_, goal_;  // where the view is, and where it glides to
   bool at_once_ = true;   // it does not glide there
   Cursor followed_;
+  Item selected_;  // what was selected then
+  Item about_;     // what is kept in sight: what the step is about, or what was selected since
   Frame overview_;
   Camera small_;         // through which the overview is seen
   ImVec2 dragged_from_;  // where the hand took the graph

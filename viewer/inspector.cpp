@@ -352,7 +352,7 @@ class Inspector {
     picture(plane, largest, color, [&](std::size_t row, std::size_t column) {
       return static_cast<double>(facts.thumbnail[row * plane.columns + column]);
     });
-    caption("thumbnail; " + std::to_string(value.count()) + " elements were not kept one by one");
+    caption("a thumbnail of " + std::to_string(value.count()) + " elements");
   }
 
   void histogram(const Statistics& facts, ImU32 color) {

@@ -514,7 +514,8 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
   x += paint.px(92);
   const std::string episode = "episode " + std::to_string(desk.cursor.episode) + " of " +
                               std::to_string(shown.timeline.episodes().size());
-  x += paint.text({x, base}, ink, episode) + paint.px(20);
+  if (paint.width(ink, episode) <= row.right - x)  // in a narrow window the bar above shows it
+    x += paint.text({x, base}, ink, episode) + paint.px(20);
 
   float right = row.right;
   if (shown.running) {

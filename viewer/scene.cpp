@@ -73,6 +73,11 @@ std::string as_range(const Value& value, int room) {
   if (range.nan > 0) return std::to_string(range.nan) + " nan";
   if (range.inf > 0) return std::to_string(range.inf) + " inf";
   const int each = std::max(3, (room - 3) / 2);
+  if (value.dtype == DType::int64 &&
+      range.min < range.max) {  // whole numbers in whole, if they fit
+    const std::string whole = words::number(range.min, 15) + " … " + words::number(range.max, 15);
+    if (words::length(whole) <= static_cast<std::size_t>(room)) return whole;
+  }
   if (range.min == range.max) return "all " + brief(range.min + 0.0, room - 4);  // never -0
   return brief(range.min, each) + " … " + brief(range.max, each);
 }

@@ -232,6 +232,15 @@ def follows_the_steps_in_a_graph_that_is_too_wide(open_viewer):
     viewer.wait("the left end of the graph", **{"box:drawn": lambda word: place(word)[0] > 300})
 
 
+def shows_what_is_selected_in_a_graph_that_is_too_wide(open_viewer):
+    viewer = open_viewer("14", "--step", "1", "--select", "loss")  # at the other end of the graph
+    viewer.wait(step=1, running=0, selection="loss",
+                **{"box:loss": lambda word: 300 < place(word)[0] < 1040})
+    viewer.key("Right")
+    viewer.wait("the step to come into sight", step=2,
+                **{"box:drawn": lambda word: 300 < place(word)[0] < 1040})
+
+
 def switches_the_lesson(open_viewer):
     viewer = open_viewer("05", "--step", "13")
     state = viewer.wait(step=13, running=0)
