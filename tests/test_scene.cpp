@@ -131,8 +131,10 @@ TEST_CASE("the numbers beside a line cover no box") {
   Machine product;               // lesson 04
   const Id x = product.leaf("x", {2}), y = product.leaf("y", {1}), w = product.leaf("w", {4});
   product.backward(product.mul(product.add_(x, y), w));
+  Machine chain;  // its lines are shorter than its numbers
+  chain.backward(chain.pow(chain.pow(chain.leaf("x", {1.25F}), 2), 3));
   std::size_t labels = 0;
-  for (const Machine& machine : {traces::chain_rule(), product}) {
+  for (const Machine& machine : {traces::chain_rule(), product, chain}) {
     const Drawn drawn(machine);
     for (std::int64_t n = 1; n <= drawn.timeline.episode(1).steps; ++n) {
       const Scene scene = drawn.at(n);

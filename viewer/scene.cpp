@@ -782,14 +782,25 @@ class SceneMaker {
     return words::length(formula) <= longest ? formula : "";
   }
 
-  // The middle of a text beside a curve that covers no box, as near to the middle as may be; if
-  // there is no such place, at the middle.
-  Point free_place(const std::vector<Point>& curve, double width, double height) const {
+  // The middle of a text beside a curve that covers no box, as near to the middle as may be. Where
+  // the curve is too short for it: above or below the op, or its row. If there is no such place: at
+  // the middle.
+  Point free_place(const Stroke& stroke, double width, double height) const {
+    const std::vector<Point>& curve = stroke.curve;
     for (const double part : {0.5, 0.35, 0.65, 0.2, 0.8})
       for (const bool other_side : {false, true}) {
         const Point middle = beside(curve, part, other_side, width, height);
         if (is_free(middle, width, height)) return middle;
       }
+    for (std::size_t i = 0; i < diagram_.nodes.size(); ++i) {
+      if (diagram_.nodes[i].item != stroke.to) continue;
+      for (const double row : {diagram_.structure.nodes[i].height, tensor_height})
+        for (const double side : {-1.0, 1.0}) {
+          const double away = (row + height) / 2 + 3;
+          const Point place{placement_.centers[i].x, placement_.centers[i].y + side * away};
+          if (is_free(place, width, height)) return place;
+        }
+    }
     return beside(curve, 0.5, false, width, height);
   }
 
@@ -814,7 +825,7 @@ class SceneMaker {
     const double whole = width_of(text, label_size);
     const double size = std::max(9.0, std::floor(label_size * std::min(1.0, label_width / whole)));
     while (width_of(text, size) > label_width) text = words::cut(text, words::length(text) - 1);
-    const Point middle = free_place(stroke.curve, width_of(text, size), size);
+    const Point middle = free_place(stroke, width_of(text, size), size);
     return Text{text,          {middle.x, middle.y + size * 0.35},
                 size,          Font::regular,
                 Align::middle, Role::active_edge};
