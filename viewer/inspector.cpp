@@ -327,9 +327,11 @@ class Inspector {
 
   void statistics(const Value& value, ImU32 color) {
     const Statistics& facts = value.statistics;
-    const auto field = [](double number) { return words::field(number, true, 10); };
     const Ink name{Face::sans, 12, theme_.faint}, figure{Face::mono, 13, color};
     const float half = left_ + (right_ - left_) / 2;
+    const float characters = (half - left_ - px(52)) / paint_.width(figure, "0");
+    const int room = std::clamp(static_cast<int>(characters) - 2, 5, 10);
+    const auto field = [room](double number) { return words::field(number, true, room); };
     const auto pair = [&](float x, float y, std::string_view what, const std::string& text) {
       paint_.text({x, y}, name, what);
       paint_.text({x + px(52), y}, figure, text);
