@@ -11571,9 +11571,9 @@ class BatchNorm : public Norm {
   // `axes` is how many axes the input may have.
   BatchNorm(std::int64_t channels, const Shape& axes, const BatchNormLayerOptions& o, Loc loc)
       : Norm({channels}, o.affine, loc),
-        running_mean(buffer("running_mean", zeros({channels}, {}, loc), o)),
-        running_var(buffer("running_var", ones({channels}, {}, loc), o)),
-        num_batches_tracked(buffer("num_batches_tracked", zeros({}, {.dtype = int64}, loc), o)),
+        running_mean(buffer("running_mean", zeros({channels}), o)),
+        running_var(buffer("running_var", ones({channels}), o)),
+        num_batches_tracked(buffer("num_batches_tracked", zeros({}, {.dtype = int64}), o)),
         axes_(axes),
         options_(o) {}
 
