@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,7 @@ class Narrator : public mt::Observer {
   void wrote(const mt::Tensor& x, std::int64_t, const char* by, const mt::Node*,
              mt::Loc line) override {
     arrive_at(line, false);
+    if (std::string_view(by) == "to") return;  // a network of other numbers is the same to a reader
     if (telling_) tell(name_of(x) + " is now " + in_words(x) + " (" + by + ")");
   }
 
