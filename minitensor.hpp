@@ -147,8 +147,8 @@ class Loc {
 
 class Node;  // chapter 8
 
-// Where we are while an operation runs: its name, as the student knows it, and the line that called
-// it. On the way back it is a node that runs its rule.
+// Where we are while an operation runs: its name, as the student knows it, the line that called it
+// and, on the way back, the node whose rule it is.
 struct At {
   const char* op;
   Loc loc;
@@ -2413,8 +2413,8 @@ struct Relu {
 // The functions that training spends its time in, as polynomials. The library's own would do,
 // but they take one number at a time; a straight line of arithmetic, without a branch, is done for
 // 4, 8 or 16 numbers at once. Over all float32 they stay within 2 units in the last place (a test
-// holds them to it). The coefficients are those of Moshier's Cephes library. NaN takes every
-// comparison as false, and passes through.
+// holds them to it). The coefficients of tanh and log are those of Moshier's Cephes library; the
+// others are fits of our own. NaN takes every comparison as false, and passes through.
 
 MINITENSOR_FORMULA std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 MINITENSOR_FORMULA float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -2966,7 +2966,7 @@ MINITENSOR_FORMULA Y converted(A a) {
 // 7. Machines
 // ================================================================================================
 //
-// A machine can hold elements and work on them, with about a dozen verbs. Everything a tensor does
+// A machine can hold elements and work on them, with some twenty verbs. Everything a tensor does
 // is made of these. Below are the verbs of the processor. Another machine brings a table of the
 // same verbs, and a View whose device is that machine sends the verb there. The table cannot take a
 // formula as a template argument, so it takes the formula's number.
@@ -2980,7 +2980,8 @@ struct DeviceProperties {
 };
 struct MemoryStatistics {
   std::int64_t free = 0, total = 0;
-  // By this program: in tensors, the most there has been, and what is kept to be given out again.
+  // Of this program: in tensors now, the most that there has been in them, and what it holds in
+  // all, some of it to be given out again.
   std::int64_t allocated = 0, max_allocated = 0, reserved = 0;
 };
 
@@ -3503,7 +3504,7 @@ inline Line take_axis(View& view, int axis) {
 // ---- Rows that are normalized -------------------------------------------------------------------
 
 // The softmax of a row of float32 numbers, or its logarithms: exactly what chapter 11 composes of
-// five operations, but the row stays in the nearest cache from the first to the last.
+// several operations, but the row stays in the nearest cache from the first to the last.
 template <bool logarithm>
 struct SoftmaxBody {
   static constexpr bool vectors = true, twice = true;
@@ -8697,12 +8698,12 @@ inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
   return x.detach().amax({axis}, {.keepdim = true});
 }
 
-// What is composed here of five operations can be done in one go, if nobody wants to know how it
+// What is composed here of several operations can be done in one go, if nobody wants to know how it
 // comes about: nothing is recorded, and nobody watches.
 inline bool nobody_asks_how(const Tensor& x) {
   return !(current.grad_enabled && x.requires_grad()) && !current.observer && x.numel() > 0;
 }
-// Undefined, if it can't be done here.
+// Undefined if it is not done in one go here.
 inline Tensor in_one_go(Normalization kind, const Tensor& x, std::int64_t axis, double eps,
                         const At& at) {
   if (!nobody_asks_how(x) || x.dim() == 0) return {};
