@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "lessons/words.hpp"
 #include "viewer/cells.hpp"
