@@ -10966,7 +10966,7 @@ class WantedName {
 
 // How many letters have to be put in, taken out or exchanged until one word is the other (V. I.
 // Levenshtein, 1966). The row holds what is right for the letters of b so far.
-inline std::size_t letters_apart(std::string_view a, std::string_view b) {
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (const char letter : a) {
@@ -10984,7 +10984,7 @@ template <class Tensors>  // pairs of a name and a tensor
 [[noreturn]] void fail_no_name(const Tensors& tensors, const WantedName& wanted) {
   std::vector<std::pair<std::size_t, std::string_view>> found;
   for (const auto& [name, tensor] : tensors)
-    found.emplace_back(letters_apart(name, wanted.name), name);
+    found.emplace_back(edit_distance(name, wanted.name), name);
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string closest;

@@ -157,10 +157,10 @@ TEST_CASE("a misspelt name is refused, and the closest ones are named") {  // di
   CHECK(error_of([] { return nn::StateDict()["w"]; }) ==
         "[]: there is no \"w\", and nothing else either at HERE.");
   CHECK(state[0].first == "fc1.weight");
-  CHECK(letters_apart("kitten", "sitting") == 3);
-  CHECK(letters_apart("", "abc") == 3);
-  CHECK(letters_apart("abc", "") == 3);
-  CHECK(letters_apart("bias", "bias") == 0);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("bias", "bias") == 0);
 }
 
 TEST_CASE("a state that does not fit is refused before anything is changed") {
