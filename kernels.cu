@@ -587,7 +587,7 @@ template <class F, class T>
 void reduce_with(const View& y, const View& a) {
   using Wide = typename F::template Wide<T>;
   if (a.shape.numel() == 0) return minitensor::fill(y, F::template neutral<T>);
-  const View onto = stretched(y, a.shape);
+  const View onto = broadcast_to(y, a.shape);
   const Places places = places_of({&onto, &a}, 1);
   Reduction work{places, places, y.dtype, 0};
   Walk &kept = work.kept.walk, &reduced = work.reduced.walk;

@@ -3429,11 +3429,13 @@ struct Folding {
   std::byte* const neutral;
 };
 
-// y, which has size 1 in the axes that are reduced, as if it had all elements of a.
-inline View stretched(const View& y, const Shape& shape) {
-  return {y.data, y.dtype, shape, broadcast_strides(y.shape, y.strides, shape), y.device};
+inline View broadcast_to(View view, const Shape& shape) {
+  view.strides = broadcast_strides(view.shape, view.strides, shape);
+  view.shape = shape;
+  return view;
 }
-// The walk over both falls apart into one over the axes that are kept and, at each place of it, one
+// In a reduction y has size 1 in the axes that are reduced, and is broadcast to the shape of a. The
+// walk over both falls apart into one over the axes that are kept and, at each place of it, one
 // over those that are reduced.
 inline void split(const Walk& walk, Walk& kept, Walk& reduced) {
   kept = reduced = walk;
@@ -3448,7 +3450,7 @@ inline void split(const Walk& walk, Walk& kept, Walk& reduced) {
 // for each.
 inline void fold(const View& y, const View& a, const Fold& f) {
   if (a.shape.numel() == 0) return fill(y, f.neutral);
-  const View onto = stretched(y, a.shape);
+  const View onto = broadcast_to(y, a.shape);
   Walk walk({&onto, &a}, 1);
   Ref<Storage> memory;
   if (walk.axes > 0 && walk.steps[walk.axes - 1][1] != walk.bytes[1]) memory = laid_out(walk, 1);
@@ -4724,11 +4726,6 @@ inline void check_device(Device device, const At& at) {
 // The same elements in another type; itself if it has that type already. Not recorded.
 inline Tensor converted(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : copy_of(x, dtype, x.device());
-}
-inline View broadcast_to(View view, const Shape& shape) {
-  view.strides = broadcast_strides(view.shape, view.strides, shape);
-  view.shape = shape;
-  return view;
 }
 // A number as a view: one element, met again and again.
 class Constant {
