@@ -2948,6 +2948,10 @@ constexpr int place_in(Place<n, F>) {
 template <class F, class All = Every>
 inline constexpr int number_of =
     place_in<F>(Places<std::make_integer_sequence<int, All::size>, All>());
+template <class X, class... F>
+constexpr bool is_in(List<F...>) {
+  return (std::is_same_v<X, F> || ...);
+}
 
 }  // namespace formula
 
@@ -12336,7 +12340,8 @@ class Adagrad : public Optimizer {
 
 // ---- A rule at work -----------------------------------------------------------------------------
 
-// A rule's number is its place in this list; another machine keeps its table in this order.
+// A rule's number is its place in this list; another machine keeps its table in this order. (A rule
+// of your own, which is not in it, runs on the processor.)
 using Rules = formula::List<SGD::Rule<0>, SGD::Rule<1>, Adam::Rule<2>, Adam::Rule<3>,
                             RMSprop::Rule<false, false>, RMSprop::Rule<false, true>,
                             RMSprop::Rule<true, false>, RMSprop::Rule<true, true>, Adagrad::Rule>;
@@ -12373,6 +12378,11 @@ void Optimizer::apply(Parameter& p, const std::array<double, Rule::numbers>& k,
   const Tensor& w = p.w;
   const std::int64_t before = w.version();
   const Loc line = line_of(Loc::unknown());
+  const Machine* const other = machine(w.device());
+  constexpr bool listed = formula::is_in<Rule>(Rules());
+  if (other && !listed)
+    fail({name_, line}, {"its rule has no kernel on ", w.device()},
+         {"keep what it trains on the cpu"});
   {
     const Quiet quiet;
     const Tensor dense = w.contiguous(), g = w.grad().contiguous();
@@ -12382,12 +12392,12 @@ void Optimizer::apply(Parameter& p, const std::array<double, Rule::numbers>& k,
       s[j] = p.s[j].elements();
     }
     const View to = dense.elements(), along = g.elements();
-    if (const Machine* other = machine(w.device()))
-      other->update(formula::number_of<Rule, Rules>, to, along, s.data(), k.data());
-    else
+    if (!other)
       visit_floating(w.dtype(), [&]<class T>(T) {
         update_all(Update<Rule, T>(to, along, s.data(), k.data()), w.numel());
       });
+    else if constexpr (listed)
+      other->update(formula::number_of<Rule, Rules>, to, along, s.data(), k.data());
     if (!w.is_contiguous()) copy(w.elements(), to);
     note_write(w, name_, line);
   }

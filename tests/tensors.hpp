@@ -12,7 +12,9 @@ using Catch::Approx;
 using TestListener = Catch::EventListenerBase;
 #endif
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <iostream>
 #include <limits>
@@ -74,6 +76,22 @@ template <class F>
 bool refused(F f) {
   return error_of(f) != "no error";
 }
+
+// An optimiser as a program may bring one: it steps by half against the sign of the gradient.
+class SignSGD : public mt::optim::Optimizer {
+ public:
+  explicit SignSGD(const mt::Tensor& w) : Optimizer("SignSGD", {w}, 0.5, mt::Loc::here()) {}
+
+ private:
+  struct Rule {
+    static constexpr std::size_t states = 0, numbers = 1;
+    template <class T>
+    static void step(T& w, T g, std::array<T, 0>&, const std::array<T, 1>& k) {
+      w = w - k[0] * mt::formula::Sign::of(g);
+    }
+  };
+  void update(Parameter& p) override { apply<Rule>(p, std::array{lr()}); }
+};
 
 // Every test leaves no node behind: a graph that nobody can reach any more is gone. A listener
 // cannot fail a test, so the program ends with an exit code of its own.

@@ -701,6 +701,16 @@ TEST_CASE("every optimiser takes the processor's steps on the card, whatever its
   });
 }
 
+TEST_CASE("an optimiser of one's own, which has no kernel, says so") {
+  const Tensor w = ones({2}, {.device = cuda, .requires_grad = true});
+  SignSGD optimizer(w);
+  w.set_grad(ones({2}, {.device = cuda}));
+  CHECK(error_of([&] { return optimizer.step(), 0; }) ==
+        "SignSGD: its rule has no kernel on cuda:0 at HERE. Hint: keep what it trains on the "
+        "cpu");
+  CHECK(w.version() == 0);
+}
+
 TEST_CASE("a network that is moved to the card learns there as on the processor") {
   const auto trained = [](bool moved) {
     manual_seed(1);

@@ -697,6 +697,15 @@ TEST_CASE("a number alone is the learning rate, for every optimiser") {
         "Adam: the learning rate is negative: -1 at HERE.");
 }
 
+TEST_CASE("an optimiser of one's own needs a rule and nothing else") {
+  const Tensor w = leaf({1., 2., 3.});
+  SignSGD optimizer(w);
+  w.set_grad(tensor({5., -0.1, 0.}));
+  optimizer.step();
+  CHECK(w.to_vector() == std::vector<double>{0.5, 2.5, 3});  // by hand
+  CHECK(w.version() == 1);
+}
+
 TEST_CASE("a loss as a module remembers its options") {
   const Tensor x = tensor({{0.2, 0.9}, {0.7, 0.4}}), y = tensor({{0., 1.}, {1., 0.}});
   CHECK(nn::MSELoss()(x, y).equal(mse_loss(x, y)));
