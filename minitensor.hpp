@@ -10993,6 +10993,7 @@ template <class Tensors>  // pairs of a name and a tensor
     closest += (i ? ", \"" : "\"") + std::string(found[i].second) + '"';
   const At at{"[]", wanted.loc};
   if (found.empty()) fail(at, {"there is no \"", wanted.name, "\", and nothing else either"});
+  if (found.size() == 1) fail(at, {"there is no \"", wanted.name, "\", only ", closest});
   fail(at, {"there is no \"", wanted.name, "\" among ", found.size(), " names"},
        {"the closest are ", closest});
 }

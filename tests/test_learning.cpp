@@ -154,6 +154,8 @@ TEST_CASE("a misspelt name is refused, and the closest ones are named") {  // di
   CHECK(error_of([&] { return Net().named_parameters()["fc2"]; }) ==
         "[]: there is no \"fc2\" among 3 names at HERE. Hint: the closest are \"fc1.bias\", "
         "\"fc2.weight\", \"fc1.weight\"");
+  CHECK(error_of([] { return nn::Linear(2, 3, {.bias = false}).state_dict()["w"]; }) ==
+        "[]: there is no \"w\", only \"weight\" at HERE.");
   CHECK(error_of([] { return nn::StateDict()["w"]; }) ==
         "[]: there is no \"w\", and nothing else either at HERE.");
   CHECK(state[0].first == "fc1.weight");
