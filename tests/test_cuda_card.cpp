@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "lessons/player.hpp"
@@ -207,6 +209,200 @@ TEST_CASE("what a program holds on the card is written down for the viewer") {
   CHECK(std::memcmp(snapshots[0].bytes.data(), expected, sizeof expected) == 0);
   CHECK(snapshots[1].bytes.empty());
   CHECK(snapshots[1].statistics.mean == 3);
+}
+
+// ---- What is large on the card is summed up there -----------------------------------------------
+
+// What the recorder writes down of a tensor that it sees alone.
+viewer::Snapshot snapshot_of(const Tensor& x) {
+  std::vector<viewer::Snapshot> snapshots;
+  viewer::Recorder recorder([&](std::vector<viewer::Record>&& records) {
+    for (const viewer::Record& record : records)
+      if (const auto* snapshot = std::get_if<viewer::Snapshot>(&record))
+        snapshots.push_back(*snapshot);
+  });
+  Observer* before = observe(&recorder);
+  tell_made(x, Loc::here());
+  observe(before);
+  REQUIRE(snapshots.size() == 1);
+  return snapshots[0];
+}
+
+bool near(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || a == b ||
+         std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b));
+}
+
+// Sums are taken in another order: 1e-12 in float64. The thumbnail is rounded to float32 after
+// that: one place more or less.
+void check_same(const viewer::Statistics& there, const viewer::Statistics& here) {
+  CHECK(there.nan == here.nan);
+  CHECK(there.inf == here.inf);
+  CHECK(there.histogram == here.histogram);
+  CHECK(near(there.min, here.min));
+  CHECK(near(there.max, here.max));
+  CHECK(near(there.mean, here.mean));
+  CHECK(near(there.std, here.std));
+  REQUIRE(there.rows == here.rows);
+  REQUIRE(there.columns == here.columns);
+  REQUIRE(there.thumbnail.size() == here.thumbnail.size());
+  for (std::size_t i = 0; i < here.thumbnail.size(); ++i) {
+    const float a = there.thumbnail[i], b = here.thumbnail[i];
+    CAPTURE(i, a, b);
+    REQUIRE(((std::isnan(a) && std::isnan(b)) || a == b ||
+             std::abs(a - b) <= 1.3e-7f * std::max(std::abs(a), std::abs(b))));
+  }
+}
+
+// Numbers, not in order, some of them below 0: integers, so that every dtype can hold them.
+Tensor some_numbers(const Shape& shape) {
+  const Tensor i = arange(shape.numel());
+  return ((i * 7919).remainder(1009) - 400).reshape(shape);
+}
+
+TEST_CASE("the statistics of what is large on the card are those of the same on the processor") {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const Tensor whole = some_numbers({70, 130});
+  Tensor odd = whole.to(float32) / 7;
+  odd.at({0, 0}).fill_(nan);
+  odd.at({3, 9}).fill_(infinity);
+  odd.at({69, 129}).fill_(-infinity);
+  Tensor few = full({70, 130}, nan);
+  few.at({1, 1}).fill_(2.5);
+  const double most = std::numeric_limits<double>::max();
+  Tensor wide = zeros({5000}, {.dtype = float64});
+  wide[0].fill_(most);
+  wide[1].fill_(-most);
+  const std::vector<std::pair<std::string, Tensor>> storages = {
+      {"float32", whole.to(float32) / 7},
+      {"float64", whole.to(float64) / 7},
+      {"int64", whole * 1234567890123},
+      {"bool", whole > 0},
+      {"NaN and inf", odd},
+      {"NaN and inf in float64", odd.to(float64)},
+      {"one finite", few},
+      {"none finite", full({70, 130}, infinity)},
+      {"all the same", full({70, 130}, 0.1)},
+      {"as wide as can be", wide},
+      {"a line", some_numbers({4097}).to(float32)},
+      {"many axes", some_numbers({3, 5, 7, 50}).to(float64)},
+  };
+  using Look = Tensor (*)(const Tensor&);
+  const std::vector<std::pair<std::string, Look>> looks = {
+      {"all", [](const Tensor& x) { return x; }},
+      {"turned round", [](const Tensor& x) { return x.dim() < 2 ? x.t() : x.transpose(0, -1); }},
+      {"every third", [](const Tensor& x) { return x.slice(-1, 2, {}, 3); }},
+      {"the middle", [](const Tensor& x) { return x.slice(0, 1, x.size(0) - 1); }},
+      {"a number", [](const Tensor& x) { return x.flatten()[17]; }},
+      {"nothing", [](const Tensor& x) { return x.slice(0, 1, 1); }},
+      {"repeated",
+       [](const Tensor& x) {
+         return x[2].expand({70, x[2].size(0)});
+       }},
+  };
+  for (const auto& [storage, x] : storages) {
+    const Tensor on_card = x.to(cuda);
+    for (const auto& [name, look] : looks) {
+      if (name == "repeated" && x.dim() != 2) continue;
+      CAPTURE(storage, name);
+      const viewer::Snapshot here = snapshot_of(look(x)), there = snapshot_of(look(on_card));
+      REQUIRE_FALSE(there.in_full());
+      CHECK(there.count == here.count);
+      check_same(there.statistics, here.statistics);
+    }
+  }
+}
+
+TEST_CASE("of what is large on the card only the numbers and the thumbnail come home") {
+  const Tensor few = some_numbers({4096}).to(float32).to(cuda);
+  std::int64_t before = card::bytes_home();
+  CHECK(snapshot_of(few).bytes.size() == 4 * 4096);
+  CHECK(card::bytes_home() - before == 4 * 4096);
+
+  // NaN, inf, how many are finite, min, max, mean, squares, and how many are in each bin but the
+  // first or beyond.
+  const std::int64_t numbers = 8 * (7 + 31);
+  for (const Shape& shape : {Shape(4097), Shape(241, 17), Shape(100, 200)}) {
+    CAPTURE(to_string(shape));
+    const Tensor many = some_numbers(shape).to(float32).to(cuda);
+    before = card::bytes_home();
+    const viewer::Snapshot snapshot = snapshot_of(many);
+    CHECK_FALSE(snapshot.in_full());
+    CHECK(card::bytes_home() - before ==
+          numbers + 4 * snapshot.statistics.rows * snapshot.statistics.columns);
+  }
+}
+
+TEST_CASE("where the card has no memory for statistics, the elements come home") {
+  const Tensor x = some_numbers({100, 100}).to(float32), on_card = x.to(cuda);
+  card::settings.memory = card::bytes_in_use() + 1000;
+  const viewer::Snapshot there = snapshot_of(on_card);
+  card::settings.memory = card::Settings().memory;
+  check_same(there.statistics, snapshot_of(x).statistics);
+}
+
+// Counts the launches and the operations of the program, and leaves out those of the recorder.
+class Counting : public viewer::Recorder {
+ public:
+  Counting() : Recorder([](std::vector<viewer::Record>&&) {}) {}
+  void made(const Tensor& x, Loc line) override {
+    count([&] { Recorder::made(x, line); });
+  }
+  void op(const Node* node, const Facts& facts, const Given& given, Span<const Tensor*> inputs,
+          Span<Tensor> outputs, Loc line) override {
+    ++operations;
+    count([&] { Recorder::op(node, facts, given, inputs, outputs, line); });
+  }
+  void wrote(const Tensor& x, std::int64_t version, const char* by, const Node* node,
+             Loc line) override {
+    count([&] { Recorder::wrote(x, version, by, node, line); });
+  }
+  std::int64_t launches = 0, operations = 0;
+
+ private:
+  template <class F>
+  void count(F f) {
+    const std::int64_t before = card::launches();
+    f();
+    launches += card::launches() - before;
+  }
+};
+
+TEST_CASE("a program on the card that is watched does what it does unwatched") {
+  struct Seen {
+    Values weights, noise;
+    std::int64_t launches, version;
+    std::string line;
+  };
+  const auto run = [](Device device) {
+    manual_seed(3);
+    const std::int64_t before = card::launches();
+    const Tensor w = randn({80, 60}, {.device = device, .requires_grad = true});
+    const Tensor y = (w.t() * 2).exp().sum();
+    {
+      const NoGrad guard;
+      w.mul_(0.5);
+    }
+    const Tensor noise = rand({70, 70}, {.device = device});
+    return Seen{values(w), values(noise), card::launches() - before, w.version(),
+                current.last_line.path() + std::to_string(current.last_line.line())};
+  };
+  const std::int64_t nodes = live_nodes();
+  const Seen unwatched = run(cuda);
+  Counting counting, on_processor;
+  Observer* before = observe(&counting);
+  const Seen watched = run(cuda);
+  observe(&on_processor);
+  static_cast<void>(run(cpu));
+  observe(before);
+  CHECK(watched.weights == unwatched.weights);
+  CHECK(watched.noise == unwatched.noise);
+  CHECK(watched.version == unwatched.version);
+  CHECK(watched.line == unwatched.line);
+  CHECK(counting.launches > 0);
+  CHECK(watched.launches - counting.launches == unwatched.launches);
+  CHECK(counting.operations == on_processor.operations);
+  CHECK(live_nodes() == nodes);
 }
 
 // ---- The stand-in can fail ----------------------------------------------------------------------

@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <typeinfo>
 
@@ -78,6 +81,97 @@ Attributes attributes_of(const mt::Facts& facts, const mt::Given& given) {
   return result;
 }
 
+// ---- Statistics of what lies on another machine -------------------------------------------------
+//
+// The same numbers as statistics.hpp's, by the operations of the library, where the elements lie: a
+// few numbers and a thumbnail come home, and they wait for what was ordered before. Nobody is told
+// of these operations and no graph grows, because who is told of an event is muted meanwhile.
+
+mt::Tensor tensor_of(const mt::View& elements, const mt::Ref<mt::Storage>& storage) {
+  return mt::Tensor(mt::Ref<mt::TensorData>::make(elements, storage));
+}
+
+void fill_numbers(Statistics& result, const mt::Tensor& elements) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const mt::Tensor x = elements.to(mt::float64), finite = x.isfinite();
+  const mt::Tensor count = finite.sum(), mean = where(finite, x, 0).sum() / count;
+  const mt::Tensor min = where(finite, x, infinity).amin();
+  const mt::Tensor max = where(finite, x, -infinity).amax();
+  const mt::Tensor squares = where(finite, (x - mean).square(), 0).sum();
+  std::vector<mt::Tensor> numbers = {x.isnan().sum(), x.isinf().sum(), count, min, max, mean,
+                                     squares};
+  // How many are in bin 1 or beyond, in bin 2 or beyond, ... Where all are the same, 0 / 0 is in
+  // none.
+  const std::size_t bins = result.histogram.size(), first = numbers.size() - 1;
+  const mt::Tensor place =
+      where(finite, (x / 2 - min / 2) / (max / 2 - min / 2) * static_cast<double>(bins), -1);
+  for (std::size_t bin = 1; bin < bins; ++bin)
+    numbers.push_back((place >= static_cast<double>(bin)).sum());
+  for (mt::Tensor& number : numbers) number = number.to(mt::float64);
+
+  const std::vector<double> home = stack(numbers).to_vector();
+  const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(home[i]); };
+  const std::int64_t all_finite = whole(2);
+  result.nan = whole(0);
+  result.inf = whole(1);
+  result.min = result.max = result.mean = result.std = std::numeric_limits<double>::quiet_NaN();
+  if (all_finite == 0) return;
+  result.min = home[3];
+  result.max = home[4];
+  result.mean = home[5];
+  result.std = all_finite > 1 ? std::sqrt(home[6] / static_cast<double>(all_finite - 1)) : 0;
+  for (std::size_t bin = 0; bin < bins; ++bin)
+    result.histogram[bin] = (bin == 0 ? all_finite : whole(first + bin)) -
+                            (bin + 1 == bins ? 0 : whole(first + bin + 1));
+}
+
+// The means of at most `thumbnail_side` blocks of an axis; the axis itself, if it is no longer.
+mt::Tensor block_means(const mt::Tensor& x, int axis) {
+  const std::int64_t size = x.size(axis), blocks = thumbnail_side;
+  if (size <= blocks) return x;
+  const auto begin = [&](std::int64_t block) { return (block * size + blocks - 1) / blocks; };
+  std::vector<mt::Tensor> means;
+  for (std::int64_t block = 0; block < blocks; ++block)
+    means.push_back(
+        x.slice(axis, begin(block), begin(block + 1)).mean({axis}, {.dtype = mt::float64}));
+  return stack(means, axis);
+}
+
+void fill_thumbnail(Statistics& result, const mt::Tensor& window) {
+  const std::int64_t columns = window.dim() == 0 ? 1 : window.size(-1);
+  if (window.numel() == 0) return;
+  const mt::Tensor matrix = window.reshape({window.numel() / columns, columns});
+  const mt::Tensor means = block_means(block_means(matrix, 0), 1).to(mt::float64);
+  result.rows = means.size(0);
+  result.columns = means.size(1);
+  result.thumbnail = means.to(mt::float32).to_vector<float>();
+}
+
+// Of the whole storage; the thumbnail is the tensor's. None if there is no memory for it there.
+std::optional<Statistics> statistics_there(const mt::Tensor& tensor, std::int64_t count) {
+  const mt::Pin same_last_line(mt::current.last_line);
+  const mt::Ref<mt::Storage>& storage = tensor.get().storage;
+  const mt::View all{storage->data, tensor.dtype(), mt::Shape(count), mt::Shape(1),
+                     storage->device};
+  try {
+    Statistics result;
+    fill_numbers(result, tensor_of(all, storage));
+    fill_thumbnail(result, tensor_of(tensor.elements(), storage));
+    return result;
+  } catch (const mt::Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::byte> brought_home(const mt::Tensor& tensor, std::int64_t count) {
+  const mt::Storage& storage = *tensor.get().storage;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(storage.bytes));
+  const mt::Shape all(count), step(1);
+  mt::copy({bytes.data(), tensor.dtype(), all, step, mt::cpu},
+           {storage.data, tensor.dtype(), all, step, storage.device});
+  return bytes;
+}
+
 }  // namespace
 
 bool Remembered::add(Id storage, std::int64_t version) {
@@ -129,20 +223,22 @@ void Recorder::keep_storage(const mt::Tensor& tensor, const Seen& window) {
   snapshot.version = window.version;
   snapshot.count = storage.bytes / mt::bytes_of(tensor.dtype());
   snapshot.dtype = window.dtype;
-  const std::byte* data = storage.data;
-  std::vector<std::byte> brought;
-  if (storage.device != mt::cpu) {  // out of the processor's reach
-    brought.resize(static_cast<std::size_t>(storage.bytes));
-    const mt::Shape all(snapshot.count), step(1);
-    mt::copy({brought.data(), tensor.dtype(), all, step, mt::cpu},
-             {storage.data, tensor.dtype(), all, step, storage.device});
-    data = brought.data();
+  const bool here = storage.device == mt::cpu, large = snapshot.count > Snapshot::kept_in_full;
+  if (large && !here) {
+    if (std::optional<Statistics> found = statistics_there(tensor, snapshot.count)) {
+      snapshot.statistics = *std::move(found);
+      records_.push_back(std::move(snapshot));
+      return;
+    }
   }
-  if (snapshot.count <= Snapshot::kept_in_full)
-    snapshot.bytes.assign(data, data + storage.bytes);
-  else
+  std::vector<std::byte> brought;
+  if (!here) brought = brought_home(tensor, snapshot.count);
+  const std::byte* data = here ? storage.data : brought.data();
+  if (large)
     snapshot.statistics = statistics_of(
         as_doubles(window.dtype, data, static_cast<std::size_t>(snapshot.count)), &window);
+  else
+    snapshot.bytes.assign(data, data + storage.bytes);
   records_.push_back(std::move(snapshot));
 }
 

@@ -116,6 +116,12 @@ std::size_t in_use(int card) {
   return bytes;
 }
 
+bool on_a_card(const void* place) {
+  for (const auto& [data, allocation] : memory)
+    if (place >= data && place < static_cast<const char*>(data) + allocation.bytes) return true;
+  return false;
+}
+
 cudaError_t allocate(void** data, std::size_t bytes, bool from_pool) {
   if (chosen_card >= card::settings.cards) return failed(cudaErrorNoDevice);
   if (from_pool && !card::settings.pools) return failed(cudaErrorInvalidValue, "no pool");
@@ -181,6 +187,7 @@ void* host_fake_stack = nullptr;
 const void* host_stack = nullptr;
 std::size_t host_stack_bytes = 0;
 std::int64_t launched = 0;
+std::int64_t brought_home = 0;
 
 void become(std::size_t thread) {
   now = thread;
@@ -323,6 +330,7 @@ namespace card {
 
 std::size_t allocations() { return memory.size(); }
 std::int64_t launches() { return launched; }
+std::int64_t bytes_home() { return brought_home; }
 std::size_t bytes_in_use() { return in_use(chosen_card); }
 
 Open::Open() {
@@ -457,5 +465,6 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const card::Open access;
   std::memcpy(to, from, bytes);
+  if (!on_a_card(to)) brought_home += static_cast<std::int64_t>(bytes);
   return cudaSuccess;
 }

@@ -32,6 +32,7 @@ inline Settings settings;
 
 std::size_t allocations();  // that are alive
 std::int64_t launches();    // so far
+std::int64_t bytes_home();  // copied to the processor so far
 std::size_t bytes_in_use();
 
 using Size = std::array<unsigned, 3>;
