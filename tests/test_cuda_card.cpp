@@ -262,12 +262,12 @@ Tensor some_numbers(const Shape& shape) {
 
 TEST_CASE("the statistics of what is large on the card are those of the same on the processor") {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
-  const Tensor whole = some_numbers({70, 130});
+  const Tensor whole = some_numbers({66, 70});
   Tensor odd = whole.to(float32) / 7;
   odd.at({0, 0}).fill_(nan);
   odd.at({3, 9}).fill_(infinity);
-  odd.at({69, 129}).fill_(-infinity);
-  Tensor few = full({70, 130}, nan);
+  odd.at({65, 69}).fill_(-infinity);
+  Tensor few = full({66, 70}, nan);
   few.at({1, 1}).fill_(2.5);
   const double most = std::numeric_limits<double>::max();
   Tensor wide = zeros({5000}, {.dtype = float64});
@@ -281,8 +281,8 @@ TEST_CASE("the statistics of what is large on the card are those of the same on 
       {"NaN and inf", odd},
       {"NaN and inf in float64", odd.to(float64)},
       {"one finite", few},
-      {"none finite", full({70, 130}, infinity)},
-      {"all the same", full({70, 130}, 0.1)},
+      {"none finite", full({66, 70}, infinity)},
+      {"all the same", full({66, 70}, 0.1)},
       {"as wide as can be", wide},
       {"a line", some_numbers({4097}).to(float32)},
       {"many axes", some_numbers({3, 5, 7, 50}).to(float64)},
@@ -335,9 +335,11 @@ TEST_CASE("of what is large on the card only the numbers and the thumbnail come 
 
 TEST_CASE("where the card has no memory for statistics, the elements come home") {
   const Tensor x = some_numbers({100, 100}).to(float32), on_card = x.to(cuda);
+  const std::int64_t before = card::bytes_home();
   card::settings.memory = card::bytes_in_use() + 1000;
   const viewer::Snapshot there = snapshot_of(on_card);
   card::settings.memory = card::Settings().memory;
+  CHECK(card::bytes_home() - before == 4 * x.numel());
   check_same(there.statistics, snapshot_of(x).statistics);
 }
 
