@@ -693,10 +693,10 @@ inline void reduce_arg(int formula, const View& values, const View& indices, con
 // Each number of such a row depends on two folds of all of it. A row of threads does that in one
 // kernel: it walks along its numbers three times, and finds them in the cache after the first.
 
-template <Normalization kind, class T>
+template <RowNormalization kind, class T>
 __global__ void normalize_rows(const __grid_constant__ Places rows, const Line to, const Line from,
                                const double eps) {
-  constexpr bool standardized = kind == Normalization::standardized;
+  constexpr bool standardized = kind == RowNormalization::standardized;
   for_this_row(rows.n, [&](std::int64_t row) {
     std::byte* at[2];
     find(rows, row, at);
@@ -720,7 +720,7 @@ __global__ void normalize_rows(const __grid_constant__ Places rows, const Line t
       T& y = element<T>(at[0] + i * to.step);
       if constexpr (standardized)
         y = a * static_cast<T>(1 / std::sqrt(sum / n + eps));
-      else if constexpr (kind == Normalization::softmax)
+      else if constexpr (kind == RowNormalization::softmax)
         y = formula::Exp::of(a) / static_cast<T>(sum);
       else
         y = a - static_cast<T>(std::log(sum));
@@ -728,17 +728,17 @@ __global__ void normalize_rows(const __grid_constant__ Places rows, const Line t
   });
 }
 
-inline void normalize(Normalization kind, const View& y, const View& a, int axis, double eps) {
+inline void normalize(RowNormalization kind, const View& y, const View& a, int axis, double eps) {
   View first_y = y, first = a;
   const Line to = take_axis(first_y, axis), from = take_axis(first, axis);
   const Places lines = places_of({&first_y, &first});
   if (lines.n == 0) return;
   const dim3 block = block_for_rows(from.size);
   visit_floating(y.dtype, [&]<class T>(T) {
-    const auto kernel = kind == Normalization::softmax ? normalize_rows<Normalization::softmax, T>
-                        : kind == Normalization::log_softmax
-                            ? normalize_rows<Normalization::log_softmax, T>
-                            : normalize_rows<Normalization::standardized, T>;
+    const auto kernel =
+        kind == RowNormalization::softmax       ? normalize_rows<RowNormalization::softmax, T>
+        : kind == RowNormalization::log_softmax ? normalize_rows<RowNormalization::log_softmax, T>
+                                                : normalize_rows<RowNormalization::standardized, T>;
     launch(kernel, blocks_for(lines.n, block.y), block, lines, to, from, eps);
   });
 }
@@ -870,30 +870,31 @@ void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b
   } while (at.next());
 }
 
-inline void multiply_with_kernel(const Product& p, Way way) {
+inline void multiply_with_kernel(const Product& p, MatmulAlgorithm way) {
   const std::int64_t tiles = (p.rows + tile - 1) / tile * ((p.columns + tile - 1) / tile);
-  const std::int64_t blocks = way == Way::naive ? (p.rows * p.columns + 255) / 256 : tiles;
+  const std::int64_t blocks =
+      way == MatmulAlgorithm::naive ? (p.rows * p.columns + 255) / 256 : tiles;
   const dim3 grid(static_cast<unsigned>(blocks), blocks_for(p.stacks.n, 1));
-  const dim3 block = way == Way::naive ? dim3(256) : dim3(tile, tile);
+  const dim3 block = way == MatmulAlgorithm::naive ? dim3(256) : dim3(tile, tile);
   with_type(p.dtype, [&](auto t) {
     using T = decltype(t);
     if constexpr (!std::is_same_v<T, bool>)
-      launch(way == Way::naive ? multiply_naive<T> : multiply_tiled<T>, grid, block, p);
+      launch(way == MatmulAlgorithm::naive ? multiply_naive<T> : multiply_tiled<T>, grid, block, p);
     else
       throw Error("matmul has no meaning for bool");
   });
 }
 
-inline void matmul(const View& y, const View& a, const View& b, Way way) {
+inline void matmul(const View& y, const View& a, const View& b, MatmulAlgorithm way) {
   if (y.shape.numel() == 0) return;
   if (a.shape[-1] == 0) return minitensor::fill(y, 0);
   const Product p = product_of(y, a, b);
-  if (way != Way::library || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
+  if (way != MatmulAlgorithm::library || !is_floating(y.dtype)) return multiply_with_kernel(p, way);
   const BlasMatrix to(p.rows, p.columns, p.down[0], p.right[0]),
       left(p.rows, p.inner, p.down[1], p.right[1]),
       right(p.inner, p.columns, p.down[2], p.right[2]);
   if (!to.fits || !left.fits || !right.fits || to.transposed)
-    return multiply_with_kernel(p, Way::tiled);
+    return multiply_with_kernel(p, MatmulAlgorithm::tiled);
   visit_floating(y.dtype,
                  [&]<class T>(T) { multiply_by_blas<T>(p, left, right, to.leading, y.device); });
 }
@@ -987,7 +988,7 @@ __global__ void draw_blocks(T* y, std::int64_t n, const RandomCall call, const D
   });
 }
 // y is contiguous, and of the type that is drawn.
-inline void random(Distribution kind, const View& y, Scalar first, Scalar second,
+inline void random(RandomDistribution kind, const View& y, Scalar first, Scalar second,
                    const RandomCall& call) {
   use(y.device);
   const std::int64_t n = y.shape.numel();

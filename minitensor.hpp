@@ -2991,13 +2991,13 @@ struct MemoryStatistics {
 
 // How to multiply matrices: with the machine's library, or in one of two ways to be read. (Lesson
 // 18 takes their times.)
-enum class Way { library, naive, tiled };
+enum class MatmulAlgorithm { library, naive, tiled };
 
 // What becomes of a row: numbers that sum to 1, their logarithms, or numbers with the mean 0 and
 // the variance 1 (chapter 11).
-enum class Normalization { softmax, log_softmax, standardized };
+enum class RowNormalization { softmax, log_softmax, standardized };
 
-enum class Distribution : int;  // these two: chapter 12
+enum class RandomDistribution : int;  // these two: chapter 12
 struct RandomCall;
 
 struct Machine {
@@ -3012,12 +3012,12 @@ struct Machine {
   void (*choose)(const View& y, const View& condition, const View& a, const View& b);
   void (*reduce)(int formula, const View& y, const View& a);
   void (*reduce_arg)(int formula, const View& values, const View& indices, const View& a, int axis);
-  void (*matmul)(const View& y, const View& a, const View& b, Way way);
+  void (*matmul)(const View& y, const View& a, const View& b, MatmulAlgorithm way);
   void (*gather)(const View& y, const View& a, const View& index, int axis);
   void (*scatter_add)(const View& y, const View& a, const View& index, int axis);
-  void (*normalize)(Normalization kind, const View& y, const View& a, int axis, double eps);
+  void (*normalize)(RowNormalization kind, const View& y, const View& a, int axis, double eps);
   bool (*first_out_of_range)(const View& index, std::int64_t size, std::int64_t& found);
-  void (*random)(Distribution kind, const View& y, Scalar first, Scalar second,
+  void (*random)(RandomDistribution kind, const View& y, Scalar first, Scalar second,
                  const RandomCall& call);
   // An optimiser's step along the gradient g, with its plain numbers k and what it remembers, s.
   void (*update)(int rule, const View& w, const View& g, const View* s, const double* k);
@@ -3540,18 +3540,18 @@ struct SoftmaxBody {
 };
 
 // Each row of y = the row of a, normalized. False: that is not done here in one go.
-inline bool normalize(Normalization kind, const View& y, const View& a, int axis, double eps) {
+inline bool normalize(RowNormalization kind, const View& y, const View& a, int axis, double eps) {
   const std::int64_t n = a.shape[axis];
   if (n == 0 || a.strides[axis] != 1) return false;
   if (const Machine* other = machine(y.device)) {
     other->normalize(kind, y, a, axis, eps);
     return true;
   }
-  if (kind == Normalization::standardized || a.dtype != float32 || y.strides[axis] != 1 ||
+  if (kind == RowNormalization::standardized || a.dtype != float32 || y.strides[axis] != 1 ||
       n < SoftmaxBody<false>::columns)
     return false;
-  const Loop loop = kind == Normalization::softmax ? Loop::of<SoftmaxBody<false>>()
-                                                   : Loop::of<SoftmaxBody<true>>();
+  const Loop loop = kind == RowNormalization::softmax ? Loop::of<SoftmaxBody<false>>()
+                                                      : Loop::of<SoftmaxBody<true>>();
   View to = y, from = a;
   to.shape[axis] = from.shape[axis] = 1;
   share_out(Walk({&to, &from}), a.shape.numel(), [&](const Walk& share) {
@@ -3711,7 +3711,8 @@ inline View stack_of(View view) {
 
 // y [.., n, m] = a [.., n, k] b [.., k, m]. The axes before the last two are those of y already.
 inline void matmul(const View& y, const View& a, const View& b) {
-  if (const Machine* other = machine(y.device)) return other->matmul(y, a, b, Way::library);
+  if (const Machine* other = machine(y.device))
+    return other->matmul(y, a, b, MatmulAlgorithm::library);
   if (a.shape.back() == 0) return fill(y, 0);
   if (y.shape.numel() == 0) return;
   const View to = stack_of(y), left = stack_of(a), right = stack_of(b);
@@ -8705,7 +8706,7 @@ inline bool nobody_asks_how(const Tensor& x) {
   return !(current.grad_enabled && x.requires_grad()) && !current.observer && x.numel() > 0;
 }
 // Undefined if it is not done in one go here.
-inline Tensor in_one_go(Normalization kind, const Tensor& x, std::int64_t axis, double eps,
+inline Tensor in_one_go(RowNormalization kind, const Tensor& x, std::int64_t axis, double eps,
                         const At& at) {
   if (!nobody_asks_how(x) || x.dim() == 0) return {};
   const int along = checked_axis(axis, x.dim(), at);
@@ -8718,7 +8719,8 @@ inline Tensor in_one_go(Normalization kind, const Tensor& x, std::int64_t axis, 
 inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
   const At at{"softmax", loc};
   check_floats(*this, at);
-  if (const Tensor y = in_one_go(Normalization::softmax, *this, axis, 0, at); y.defined()) return y;
+  if (const Tensor y = in_one_go(RowNormalization::softmax, *this, axis, 0, at); y.defined())
+    return y;
   const Composed whole("softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor powers = shifted.exp();
@@ -8728,7 +8730,7 @@ inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
 inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
   const At at{"log_softmax", loc};
   check_floats(*this, at);
-  if (const Tensor y = in_one_go(Normalization::log_softmax, *this, axis, 0, at); y.defined())
+  if (const Tensor y = in_one_go(RowNormalization::log_softmax, *this, axis, 0, at); y.defined())
     return y;
   const Composed whole("log_softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
@@ -9478,7 +9480,7 @@ inline Tensor layer_norm(const Tensor& x, Shape normalized, const Tensor& weight
   const Composed whole("layer_norm", loc);
   Tensor y;
   if (nobody_asks_how(x) && x.is_contiguous())
-    y = in_one_go(Normalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
+    y = in_one_go(RowNormalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
   y = y.defined() ? y.reshape(x.shape()) : standardized(x, axes, eps);
   return scaled(y, weight, bias, normalized, "NativeLayerNormBackward0");
 }
@@ -10246,7 +10248,7 @@ struct Bernoulli {
 }  // namespace distribution
 
 // The distributions have two numbers each (of the last, only the first counts).
-enum class Distribution : int { uniform, normal, integers, bernoulli };
+enum class RandomDistribution : int { uniform, normal, integers, bernoulli };
 
 // Calls f with a value of the C++ type; only floats can be uniform or normal.
 template <class F>
@@ -10259,16 +10261,16 @@ void visit_floating(DType dtype, F f) {
 // Calls f with a value of the type that is drawn for elements of this dtype, and with what draws
 // it.
 template <class F>
-void visit_distribution(Distribution kind, DType dtype, Scalar first, Scalar second, F f) {
-  if (kind == Distribution::integers)
+void visit_distribution(RandomDistribution kind, DType dtype, Scalar first, Scalar second, F f) {
+  if (kind == RandomDistribution::integers)
     f(std::int64_t{}, distribution::Integers(first.whole(), second.whole()));
-  else if (kind == Distribution::bernoulli)
+  else if (kind == RandomDistribution::bernoulli)
     f(bool{}, distribution::Bernoulli{first.real()});
   else
     visit_floating(dtype, [&]<class T>(T zero) {
       const T a = first.to<T>(), b = second.to<T>();
-      kind == Distribution::uniform ? f(zero, distribution::Uniform<T>{a, b})
-                                    : f(zero, distribution::Normal<T>{a, b});
+      kind == RandomDistribution::uniform ? f(zero, distribution::Uniform<T>{a, b})
+                                          : f(zero, distribution::Normal<T>{a, b});
     });
 }
 
@@ -10284,7 +10286,7 @@ void fill_by_blocks(T* y, std::int64_t n, const RandomCall& call, const Draw& dr
 
 // Here and below, y is contiguous. If it is not of the type that is drawn, it gets the numbers
 // converted.
-inline void fill_random(Distribution kind, const View& y, Generator& generator, Scalar first,
+inline void fill_random(RandomDistribution kind, const View& y, Generator& generator, Scalar first,
                         Scalar second) {
   const RandomCall call = generator.next();
   visit_distribution(kind, y.dtype, first, second, [&]<class T>(T, const auto& draw) {
@@ -10301,20 +10303,20 @@ inline void fill_random(Distribution kind, const View& y, Generator& generator, 
 
 // Uniform in [low, high), where high - low is finite. y is float32 or float64.
 inline void fill_uniform(const View& y, Generator& generator, double low, double high) {
-  fill_random(Distribution::uniform, y, generator, low, high);
+  fill_random(RandomDistribution::uniform, y, generator, low, high);
 }
 // y is float32 or float64.
 inline void fill_normal(const View& y, Generator& generator, double mean, double std) {
-  fill_random(Distribution::normal, y, generator, mean, std);
+  fill_random(RandomDistribution::normal, y, generator, mean, std);
 }
 // Whole numbers from low to high - 1, where low < high. y has any dtype.
 inline void fill_integers(const View& y, Generator& generator, std::int64_t low,
                           std::int64_t high) {
-  fill_random(Distribution::integers, y, generator, low, high);
+  fill_random(RandomDistribution::integers, y, generator, low, high);
 }
 // 1 with the probability p, otherwise 0. y has any dtype.
 inline void fill_bernoulli(const View& y, Generator& generator, double p) {
-  fill_random(Distribution::bernoulli, y, generator, p, 0);
+  fill_random(RandomDistribution::bernoulli, y, generator, p, 0);
 }
 
 // 0 to n - 1 in a random order: number i draws 64 bits (from block i), and all line up by what they

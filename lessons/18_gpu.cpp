@@ -271,8 +271,9 @@ __global__ void tiled(int n, const float* a, const float* b, float* y) {
       on_processor = microseconds(cpu, [&] { return here.matmul(here); });
       plot_time("processor", n, on_processor);
     }
-    const std::pair<const char*, Way> ways[] = {
-        {"cuBLAS", Way::library}, {"tiled", Way::tiled}, {"naive", Way::naive}};
+    const std::pair<const char*, MatmulAlgorithm> ways[] = {{"cuBLAS", MatmulAlgorithm::library},
+                                                            {"tiled", MatmulAlgorithm::tiled},
+                                                            {"naive", MatmulAlgorithm::naive}};
     for (const auto& [name, way] : ways)
       plot_time(name, n, microseconds(cuda, [&, way = way] {
                   machine(cuda)->matmul(result.elements(), there.elements(), there.elements(), way);

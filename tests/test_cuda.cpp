@@ -387,7 +387,8 @@ TEST_CASE("matrix products on the card, in three ways") {
                                    {{2, 3, 4, 5}, {2, 3, 4, 6}, {2, 3, 6, 5}},
                                    {{2, 0, 3}, {2, 0, 3}, {2, 3, 3}}};
   in_every_order([&] {
-    for (const Way way : {Way::library, Way::naive, Way::tiled})
+    for (const MatmulAlgorithm way :
+         {MatmulAlgorithm::library, MatmulAlgorithm::naive, MatmulAlgorithm::tiled})
       for (const Case& one : cases)
         for (const DType dtype : {float32, float64, int64})
           for (const Lie lie : lies)

@@ -96,10 +96,12 @@ void measure_products(std::int64_t shrink) {
     const std::int64_t n = size / shrink;
     const Tensor a = randn({n, n}, {.device = cuda}), y = randn({n, n}, {.device = cuda});
     const std::string name = "matmul " + std::to_string(size);
-    const std::pair<const char*, Way> ways[] = {
-        {"", Way::library}, {", tiled kernel", Way::tiled}, {", naive kernel", Way::naive}};
+    const std::pair<const char*, MatmulAlgorithm> ways[] = {
+        {"", MatmulAlgorithm::library},
+        {", tiled kernel", MatmulAlgorithm::tiled},
+        {", naive kernel", MatmulAlgorithm::naive}};
     for (const auto& [text, way] : ways)
-      if (way == Way::library || size == 2048)
+      if (way == MatmulAlgorithm::library || size == 2048)
         measure((name + text).c_str(), 0, product_of(n), [&, way = way] {
           machine(cuda)->matmul(y.elements(), a.elements(), a.elements(), way);
         });
