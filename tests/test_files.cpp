@@ -497,7 +497,7 @@ TEST_CASE("a safetensors file is read from its bytes") {
   CHECK(metadata == Metadata{{"by", "hand"}});
 }
 
-// The format's own writer is not among Debian's packages; this one follows its README.
+// This writer follows the format's README, as the format's own is not among Debian's packages.
 const char* const writer_by_hand = R"(
 def write_safetensors(path, tensors, metadata=None):
     header, data = ({'__metadata__': metadata} if metadata else {}), b''
@@ -1123,6 +1123,50 @@ TEST_CASE("B169 and B170: tensors of nothing, of no axes, and at an odd place") 
                      from_hex("0000c03f000000c0")),
       nullptr, source());
   CHECK(odd.at("w").to_vector() == std::vector<double>{1.5, -2});
+}
+
+// Written by safetensors 0.8.0 with NumPy 1.24.2: save_file({'w': [[1.5, -2.5]] in f4, 'b': 7, 'm':
+// [True, False, True], 'h': [0.5, 65504] in f2, 'e': zeros((0, 3))}, path, {'by': 'package'}). It
+// has put the largest type first.
+TEST_CASE("a file of the safetensors package is read from its bytes") {
+  Metadata metadata;
+  const NamedTensors tensors = mt::files::read_safetensors(
+      from_hex(
+          "38010000000000007b225f5f6d657461646174615f5f223a7b226279223a227061636b616765227d2c22"
+          "62223a7b226474797065223a22493634222c227368617065223a5b5d2c22646174615f6f666673657473"
+          "223a5b302c385d7d2c2265223a7b226474797065223a22463634222c227368617065223a5b302c335d2c"
+          "22646174615f6f666673657473223a5b382c385d7d2c2277223a7b226474797065223a22463332222c22"
+          "7368617065223a5b312c325d2c22646174615f6f666673657473223a5b382c31365d7d2c2268223a7b22"
+          "6474797065223a22463136222c227368617065223a5b325d2c22646174615f6f666673657473223a5b31"
+          "362c32305d7d2c226d223a7b226474797065223a22424f4f4c222c227368617065223a5b335d2c226461"
+          "74615f6f666673657473223a5b32302c32335d7d7d202020202007000000000000000000c03f000020c0"
+          "0038ff7b010001"),
+      &metadata, source());
+  CHECK(metadata == Metadata{{"by", "package"}});
+  CHECK(lines_about(tensors) ==
+        "b int64 [] 7\ne float64 [0, 3]\nh float32 [2] 1056964608 1199562752\nm bool [3] 1 0 1\n"
+        "w float32 [1, 2] 1069547520 3223322624\n");
+}
+
+// The package is not among Debian's: python3 -m pip install safetensors.
+TEST_CASE("the safetensors package reads the files that we write, and we read its own") {
+  if (!python_has("numpy") || !python_has("safetensors")) return;
+  shell::TemporaryFolder folder;
+  NamedTensors all = various_named();
+  save_safetensors(folder / "ours.safetensors", all, {{"by", "us"}});
+  CHECK(python(folder, R"(
+sys.stdout.reconfigure(encoding='utf-8')
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+arrays = load_file('ours.safetensors')
+assert safe_open('ours.safetensors', 'np').metadata() == {'by': 'us'}
+for name in sorted(arrays): print(name, describe(arrays[name]))
+save_file(arrays, 'theirs.safetensors', {'by': 'them'})
+)") == lines_about(all));
+  Metadata metadata;
+  CHECK(lines_about(load_safetensors(folder / "theirs.safetensors", &metadata)) ==
+        lines_about(all));
+  CHECK(metadata == Metadata{{"by", "them"}});
 }
 #endif
 
