@@ -60,7 +60,14 @@ LESSON("21_exchange", "Files and shared memory", "Practice") {
   say("The tensor does not own this memory: the vector has to live longer. Between libraries that "
       "is the hard part, and DLPack is the agreement about it: a small record with the pointer, "
       "the shape, the strides, and a function to call when one is done. to_dlpack(x) makes one "
-      "for NumPy or PyTorch, from_dlpack(record) takes one of theirs.");
+      "for NumPy or PyTorch, from_dlpack(record) takes one of theirs. Here we are both sides: what "
+      "the receiver writes, the vector has.");
+  // Where dlpack.h is not installed, a second tensor over the vector plays the receiver.
+  auto received =
+      (MINITENSOR_DLPACK ? from_dlpack(to_dlpack(shared)) : from_blob(numbers.data(), {2, 3}))
+          .named("received");
+  received.add_(1);
+  std::cout << "the vector's last number now: " << numbers[5] << '\n';
 
   say("Challenge: save w.t() instead of w. What changes in the header, the shape or the order? "
       "Then save it from Python with np.save(path, w.T), and read that header.");
@@ -87,3 +94,6 @@ LESSON("21_exchange", "Files and shared memory", "Practice") {
 // expect: the vector's last number: 60
 // expect: shared = tensor([[ 7., 20., 30.],
 // expect: [40., 50., 60.]])
+// expect: received = [2, 3], from 7 to 60
+// expect: received is now [2, 3], from 8 to 61 (add_)
+// expect: the vector's last number now: 61
