@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <set>
@@ -12,6 +13,7 @@
 #include "lessons/player.hpp"
 #include "tests/cuda_on_cpu/card.hpp"
 #include "tests/cuda_on_cpu/cuda_runtime.h"
+#include "tests/shell.hpp"
 #include "tests/tensors.hpp"
 #include "viewer/recorder.hpp"
 
@@ -19,6 +21,7 @@ namespace {
 
 using namespace mt;
 using namespace tensors;
+namespace fs = std::filesystem;
 
 template <class F>
 void in_every_order(F f) {
@@ -116,6 +119,37 @@ TEST_CASE("what a tensor has taken it gives back") {
     CHECK(card::allocations() > before);
   }
   CHECK(card::allocations() == before);
+}
+
+TEST_CASE("a card without pools of memory takes and gives back as well") {
+  const std::string me = fs::read_symlink("/proc/self/exe");
+  const shell::Outcome without =
+      shell::run("CARD_WITHOUT_POOLS=1 '" + me + "' 'what a tensor has taken*' --warn NoTests");
+  INFO(without.out << without.err);
+  CHECK(without.exit_code == 0);
+}
+
+TEST_CASE("a convolution keeps the columns of a few images at a time, and for 1x1 none") {
+  const auto fits_in = [](const Shape& image, const Shape& kernel, std::int64_t room) {
+    const Tensor x = ones(image, {.device = cuda, .requires_grad = true});
+    const Tensor w = ones(kernel, {.device = cuda, .requires_grad = true});
+    const auto limited = [&](std::int64_t results, const auto& f) {
+      card::settings.memory = card::bytes_in_use() + static_cast<std::size_t>(4 * results + room);
+      const std::string error = error_of(f);
+      card::settings.memory = std::size_t{1} << 30;
+      return error;
+    };
+    Tensor y;
+    const std::int64_t outputs = conv2d(x, w).numel();
+    CHECK(limited(outputs, [&] { return y = conv2d(x, w); }) == "no error");
+    const Tensor dy = ones_like(y);
+    CHECK(limited(x.numel() + w.numel(), [&] {
+            return grad({y}, {x, w}, {.grad_outputs = {dy}})[0];
+          }) == "no error");
+  };
+  // All columns together would take 16 MB.
+  fits_in({300, 8, 16, 16}, {4, 8, 3, 3}, 2 << 20);
+  fits_in({40, 8, 16, 16}, {4, 8, 1, 1}, 4 * 4 * 8);  // a second gradient of w, to add up
 }
 
 TEST_CASE("an operation on nothing launches nothing") {

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -26,7 +27,8 @@ struct Settings {
   Order order = Order::forward;
   int cards = 2;
   std::size_t memory = std::size_t{1} << 30;  // of each
-  bool pools = true;
+  // Whether cudaMallocAsync is there. kernels.cu asks once, so another program has to have none.
+  bool pools = std::getenv("CARD_WITHOUT_POOLS") == nullptr;
 };
 inline Settings settings;
 
