@@ -636,6 +636,24 @@ TEST_CASE("derivatives on the card equal central differences") {
   }
 }
 
+TEST_CASE("second derivatives on the card equal central differences of the first") {
+  using namespace gradient_rows;
+  for (const OperationRow& row : table()) {
+    if (row.eps != 1e-6) continue;  // `to` float32 is too coarse
+    manual_seed(7);
+    CAPTURE(row.op);
+    In inputs;
+    for (const Shape& shape : row.shapes[0])
+      inputs.push_back(input(shape, Layout::contiguous, row));
+    const auto there = [&](const In& in) {
+      In moved;
+      for (const Tensor& x : in) moved.push_back(x.to(cuda));
+      return row.f(moved).square().cpu();  // the gradient that arrives depends on the inputs, too
+    };
+    CHECK(error_of([&] { return gradgradcheck(there, inputs); }) == "no error");
+  }
+}
+
 TEST_CASE("a training on the card goes as on the processor") {
   const auto trained = [](Device device) {
     const Tensor x = pattern(float32, {20, 3}, 1).to(device),
