@@ -8700,14 +8700,14 @@ inline Tensor largest_along(const Tensor& x, std::int64_t axis) {
   return x.detach().amax({axis}, {.keepdim = true});
 }
 
-// What is composed here of several operations can be done in one go, if nobody wants to know how it
+// What is composed here of several operations can be fused into one, if nobody wants to know how it
 // comes about: nothing is recorded, and nobody watches.
 inline bool nobody_asks_how(const Tensor& x) {
   return !(current.grad_enabled && x.requires_grad()) && !current.observer && x.numel() > 0;
 }
-// Undefined if it is not done in one go here.
-inline Tensor in_one_go(RowNormalization kind, const Tensor& x, std::int64_t axis, double eps,
-                        const At& at) {
+// Undefined where there is no such thing.
+inline Tensor fused(RowNormalization kind, const Tensor& x, std::int64_t axis, double eps,
+                    const At& at) {
   if (!nobody_asks_how(x) || x.dim() == 0) return {};
   const int along = checked_axis(axis, x.dim(), at);
   Tensor y = fresh(x.shape(), x.dtype(), x.device(), at);
@@ -8719,8 +8719,7 @@ inline Tensor in_one_go(RowNormalization kind, const Tensor& x, std::int64_t axi
 inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
   const At at{"softmax", loc};
   check_floats(*this, at);
-  if (const Tensor y = in_one_go(RowNormalization::softmax, *this, axis, 0, at); y.defined())
-    return y;
+  if (const Tensor y = fused(RowNormalization::softmax, *this, axis, 0, at); y.defined()) return y;
   const Composed whole("softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
   const Tensor powers = shifted.exp();
@@ -8730,7 +8729,7 @@ inline Tensor Tensor::softmax(Extent axis, Loc loc) const {
 inline Tensor Tensor::log_softmax(Extent axis, Loc loc) const {
   const At at{"log_softmax", loc};
   check_floats(*this, at);
-  if (const Tensor y = in_one_go(RowNormalization::log_softmax, *this, axis, 0, at); y.defined())
+  if (const Tensor y = fused(RowNormalization::log_softmax, *this, axis, 0, at); y.defined())
     return y;
   const Composed whole("log_softmax", loc);
   const Tensor shifted = *this - largest_along(*this, axis);
@@ -9480,7 +9479,7 @@ inline Tensor layer_norm(const Tensor& x, Shape normalized, const Tensor& weight
   const Composed whole("layer_norm", loc);
   Tensor y;
   if (nobody_asks_how(x) && x.is_contiguous())
-    y = in_one_go(RowNormalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
+    y = fused(RowNormalization::standardized, x.reshape({-1, normalized.numel()}), 1, eps, at);
   y = y.defined() ? y.reshape(x.shape()) : standardized(x, axes, eps);
   return scaled(y, weight, bias, normalized, "NativeLayerNormBackward0");
 }
@@ -10994,7 +10993,9 @@ template <class Tensors>  // pairs of a name and a tensor
   for (std::size_t i = 0; i < found.size() && i < 3; ++i)
     closest += (i ? ", \"" : "\"") + std::string(found[i].second) + '"';
   const At at{"[]", wanted.loc};
-  if (found.empty()) fail(at, {"there is no \"", wanted.name, "\", and nothing else either"});
+  if (found.empty())
+    fail(at, {"there is no \"", wanted.name, "\", and nothing else either"},
+         {"emplace(name, tensor) adds one"});
   if (found.size() == 1) fail(at, {"there is no \"", wanted.name, "\", only ", closest});
   fail(at, {"there is no \"", wanted.name, "\" among ", found.size(), " names"},
        {"the closest are ", closest});

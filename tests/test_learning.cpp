@@ -157,7 +157,8 @@ TEST_CASE("a misspelt name is refused, and the closest ones are named") {  // di
   CHECK(error_of([] { return nn::Linear(2, 3, {.bias = false}).state_dict()["w"]; }) ==
         "[]: there is no \"w\", only \"weight\" at HERE.");
   CHECK(error_of([] { return nn::StateDict()["w"]; }) ==
-        "[]: there is no \"w\", and nothing else either at HERE.");
+        "[]: there is no \"w\", and nothing else either at HERE. Hint: emplace(name, tensor) adds "
+        "one");
   CHECK(state[0].first == "fc1.weight");
   CHECK(edit_distance("kitten", "sitting") == 3);
   CHECK(edit_distance("", "abc") == 3);
