@@ -3122,7 +3122,7 @@ struct KeptBlocksEnd {
 inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
   if (bytes >= wanted)  // else there is no such number
     if (void* block = std::aligned_alloc(64, bytes)) return block;
-  throw Error(text_of({"there is no memory for ", wanted, " bytes"}));
+  throw Error(text_of({"there is no memory for ", std::to_string(wanted), " bytes"}));
 }
 
 [[gnu::always_inline]] inline void* take_block(std::size_t wanted) {
