@@ -1342,3 +1342,26 @@ TEST_CASE("a softmax is the same with and without gradients, bit by bit") {
   }
   CHECK(full({40}, -infinity).softmax(0).isnan().all().item<bool>());
 }
+
+// Where x log2(e) is a whole number and a half, as it is in float32 for some x, the two have to
+// round it to the same one.
+TEST_CASE("the exponential of what is not positive has the bits of the other one") {
+  for (int k = 0; k < 150; ++k) {
+    float x = static_cast<float>(-(k + 0.5) * 0.69314718055994531);
+    for (int i = 0; i < 4; ++i) x = std::nextafter(x, 0.f);
+    for (int i = 0; i < 9; ++i, x = std::nextafter(x, -200.f)) {
+      CAPTURE(x);
+      CHECK(formula::bits_of(formula::fast_exp_below_0(x)) ==
+            formula::bits_of(formula::fast_exp(x)));
+    }
+  }
+}
+
+TEST_CASE("odd functions keep the sign of 0") {  // by hand
+  const Tensor x = tensor({0., -0.});
+  for (const Tensor& y : {x.erf(), x.tanh(), x.sin(), x.asin(), x.sinh(), x.to(float64).erf()}) {
+    CHECK(y.to_vector() == std::vector<double>{0, 0});
+    CHECK(!std::signbit(y[0].item()));
+    CHECK(std::signbit(y[1].item()));
+  }
+}
