@@ -10363,6 +10363,12 @@ template <Integer Second, Integer... T>
 Tensor rand(First first, Second second, T... rest) {
   return rand(first.with(second, rest...), {}, first.loc);
 }
+inline Tensor rand_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return rand(x.shape(), options_like(x, options), loc);
+}
+inline Tensor randn_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
+  return randn(x.shape(), options_like(x, options), loc);
+}
 template <Integer Second, Integer... T>
 Tensor randn(First first, Second second, T... rest) {
   return randn(first.with(second, rest...), {}, first.loc);

@@ -407,6 +407,19 @@ TEST_CASE("all 120 permutations of five numbers are equally likely") {
   CHECK(surprise(counts) < suspicious);
 }
 
+TEST_CASE("random numbers like a tensor have its shape and its dtype") {
+  using mt::float32, mt::float64, mt::manual_seed;
+  const mt::Tensor x = mt::zeros({2, 3}, {.dtype = float64});
+  manual_seed(5);
+  const mt::Tensor uniform = mt::rand({2, 3}, {.dtype = float64}), normal = mt::randn({2, 3});
+  manual_seed(5);
+  CHECK(rand_like(x).equal(uniform));
+  CHECK(randn_like(x, {.dtype = float32}).equal(normal));
+  CHECK(rand_like(x).dtype() == float64);
+  CHECK(rand_like(x, {.requires_grad = true}).requires_grad());
+  CHECK_THROWS_AS(randn_like(mt::tensor({1, 2})), mt::Error);
+}
+
 TEST_CASE("uniform and normal numbers are refused for integers and bools") {
   minitensor::Generator generator(22);
   CHECK_THROWS_AS(uniforms<Integer64>(3, generator), minitensor::Error);
