@@ -8770,6 +8770,7 @@ inline bool Tensor::equal(const Tensor& other, Loc loc) const {
 inline bool Tensor::allclose(const Tensor& other, CloseOptions options, Loc loc) const {
   const At at{"allclose", loc};
   check_together(at, {this, &other});
+  if (!(options.rtol >= 0 && options.atol >= 0)) fail(at, {"rtol and atol are not negative"});
   static_cast<void>(broadcast_shapes(shape(), other.shape(), at));
   const Unseen inside(loc);
   const Tensor a = to(float64), b = other.to(float64), distance = (a - b).abs();

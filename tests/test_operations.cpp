@@ -521,6 +521,10 @@ TEST_CASE("allclose and equal answer for whole tensors") {  // answers of PyTorc
         "allclose: shapes do not broadcast: [2] and [3] (2 vs 3 at axis -1) at HERE. Hint: sizes "
         "must "
         "be equal or 1, counted from the last axis");
+  const double below = -1e-5;  // PyTorch refuses it, too
+  CHECK(error_of([&] { return allclose(at(1), at(1), {.rtol = below}); }) ==
+        "allclose: rtol and atol are not negative at HERE.");
+  CHECK(refused([&] { return at(1).allclose(at(1), {.atol = nan}); }));
 
   CHECK(equal(tensor({1, 2}), tensor({1., 2.})));
   CHECK_FALSE(equal(tensor({1, 2}), tensor({1, 3})));
