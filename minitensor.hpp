@@ -1431,10 +1431,11 @@ class Nested {
         }) {}
   Nested(const Nested&) = delete;
 
-  Shape shape() const {
+  Shape shape(const At& at) const {
     Shape shape;
     if (!is_list_) return shape;
-    if (size() > 0) shape = item_at_ ? item_at_(items_, 0).shape() : list_.begin()->shape();
+    if (size() > 0) shape = item_at_ ? item_at_(items_, 0).shape(at) : list_.begin()->shape(at);
+    if (shape.size() == Shape::capacity) fail(at, {"a tensor has at most 8 dimensions"});
     shape.insert(0, size());
     return shape;
   }
@@ -1464,9 +1465,10 @@ class Nested {
 // A tensor with these elements. Without a dtype: floats (also doubles) make float32, integers
 // int64, bools boolean.
 inline Tensor tensor(const Nested& values, TensorOptions options = {}, Loc loc = Loc::here()) {
-  const Shape shape = values.shape();
+  const At at{"tensor", loc};
+  const Shape shape = values.shape(at);
   std::vector<Scalar> numbers;
-  values.append_to(numbers, shape, 0, {"tensor", loc});
+  values.append_to(numbers, shape, 0, at);
   DType kind = numbers.empty() ? values.dtype() : boolean;  // a float anywhere makes them floats
   for (const Scalar& number : numbers) kind = common_dtype(kind, number.dtype());
   const DType dtype = options.dtype.value_or(kind);
@@ -7469,6 +7471,7 @@ inline std::vector<Tensor> meshgrid(const std::vector<Tensor>& lines, MeshgridOp
   if (indexing != "ij" && indexing != "xy")
     fail(at, {"indexing is \"", indexing, "\""}, {"write \"ij\" or \"xy\""});
   if (lines.empty()) fail(at, {"it needs at least one tensor"});
+  if (lines.size() > Shape::capacity) fail(at, {"a tensor has at most 8 dimensions"});
   const Composed whole("meshgrid", loc);
   Shape shape;
   for (const Tensor& x : lines) {

@@ -315,6 +315,8 @@ TEST_CASE("meshgrid spreads lines over a grid, and copies nothing") {  // values
           return meshgrid({x, counting({2, 2})});
         }) == "meshgrid: it takes lines of numbers, not [2, 2] at HERE.");
   CHECK(error_of([] { return meshgrid({}); }) == "meshgrid: it needs at least one tensor at HERE.");
+  CHECK(error_of([&] { return meshgrid(std::vector<Tensor>(9, x)); }) ==
+        "meshgrid: a tensor has at most 8 dimensions at HERE.");
 }
 
 TEST_CASE("sizes and axes are asked for with negative numbers too") {
@@ -394,6 +396,8 @@ TEST_CASE("vectors of vectors and arrays of arrays make tensors, to any depth") 
   const std::vector<std::vector<double>> ragged = {{1, 2}, {3}};
   CHECK(error_of([&] { return tensor(ragged); }) ==
         "tensor: the nested list is ragged: its rows have different lengths at HERE.");
+  CHECK(error_of([] { return tensor({{{{{{{{{1}}}}}}}}}); }) ==
+        "tensor: a tensor has at most 8 dimensions at HERE.");
 }
 
 TEST_CASE("an empty batch of transposed matrices is copied and added") {
