@@ -1309,6 +1309,11 @@ inline Tensor copy_of(const Tensor& x, DType dtype, Device device) {
   return y;
 }
 inline Tensor copy_of(const Tensor& x) { return copy_of(x, x.dtype(), x.device()); }
+inline Tensor copy_of(const Tensor& x, DType dtype, Device device, const At& at) {
+  Tensor y = fresh(x.shape(), dtype, device, at);
+  copy(y.elements(), x.elements());
+  return y;
+}
 
 void check_device(Device device, const At& at);  // chapter 10
 
@@ -4729,6 +4734,13 @@ inline void check_device(Device device, const At& at) {
   if (device.kind == Device::cuda && !cuda_machine)
     fail(at, {"there is no device ", device, ": this program was built without kernels.cu"},
          {"stay on \"cpu\", or build with cmake -D MINITENSOR_CUDA=ON"});
+  const int count = device.kind == Device::cuda ? device_count() : 0;
+  if (device.kind == Device::cpu || device.index < count) return;
+  if (count == 0)
+    fail(at, {"there is no ", device, ": no NVIDIA GPU, or no driver for it, was found here"},
+         {"stay on \"cpu\"; cuda_is_available() asks beforehand"});
+  fail(at, {"there is no ", device, ": this machine has ", count,
+            count == 1 ? " GPU, cuda:0" : " GPUs, from cuda:0 on"});
 }
 
 // The same elements in another type; itself if it has that type already. Not recorded.
@@ -6625,7 +6637,7 @@ inline Tensor Tensor::reshape(Shape to, Loc loc) const {
   if (const std::optional<Shape> strides = reshaped_strides(get().shape, get().strides, to))
     return record<rule::Reshape>(view_of(*this, to, *strides, storage_offset()), {this}, loc,
                                  {0, to});
-  Tensor y = copy_of(*this);
+  Tensor y = copy_of(*this, dtype(), device(), at);
   y.get().shape = to;
   y.get().strides = contiguous_strides(to);
   return titled("UnsafeViewBackward0", record<rule::Reshape>(std::move(y), {this}, loc, {0, to}));
@@ -7166,8 +7178,9 @@ struct Flip : Rule {
 }  // namespace rule
 
 inline Tensor Tensor::clone(Loc loc) const {
-  check_together({"clone", loc}, {this});
-  return record<rule::Clone>(copy_of(*this), {this}, loc);
+  const At at{"clone", loc};
+  check_together(at, {this});
+  return record<rule::Clone>(copy_of(*this, dtype(), device(), at), {this}, loc);
 }
 
 inline Tensor Tensor::contiguous(Loc loc) const { return is_contiguous() ? *this : clone(loc); }
@@ -7180,16 +7193,18 @@ inline Tensor Tensor::detach(Loc loc) const {
 }
 
 inline Tensor Tensor::to(DType dtype, Loc loc) const {
-  check_together({"to", loc}, {this});
+  const At at{"to", loc};
+  check_together(at, {this});
   if (dtype == this->dtype()) return *this;
-  return record<rule::To>(converted(*this, dtype), {this}, loc);
+  return record<rule::To>(copy_of(*this, dtype, device(), at), {this}, loc);
 }
 
 inline Tensor Tensor::to(Device device, Loc loc) const {
-  check_together({"to", loc}, {this});
+  const At at{"to", loc};
+  check_together(at, {this});
   if (device == this->device()) return *this;
-  check_device(device, {"to", loc});
-  return record<rule::To>(copy_of(*this, dtype(), device), {this}, loc);
+  check_device(device, at);
+  return record<rule::To>(copy_of(*this, dtype(), device, at), {this}, loc);
 }
 
 inline Tensor Tensor::cpu(Loc loc) const { return to(Device::cpu, loc); }
@@ -7316,8 +7331,8 @@ inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
   if (first_out_of_range(index.elements(), size, bad))
     fail(at, {"index ", bad, " is out of range for size ", size});
 }
-inline Tensor picked(const Tensor& x, const Tensor& index, int axis) {
-  Tensor y = fresh(index.shape(), x.dtype(), x.device());
+inline Tensor picked(const Tensor& x, const Tensor& index, int axis, const At& at) {
+  Tensor y = fresh(index.shape(), x.dtype(), x.device(), at);
   gather(y.elements(), x.elements(), index.elements(), axis);
   return y;
 }
@@ -7332,7 +7347,7 @@ inline Tensor Tensor::gather(Extent axis, const Tensor& index, Loc loc) const {
     if (i != along && index.shape()[i] > get().shape[i])
       fail(at, {"the index ", index.shape(), " is larger than ", shape(), " at axis ", i});
   check_index(index, dim() ? get().shape[along] : 1, at);
-  return record<rule::Gather>(picked(*this, index, along), {this, &index}, loc, {0, {along}});
+  return record<rule::Gather>(picked(*this, index, along, at), {this, &index}, loc, {0, {along}});
 }
 
 inline Tensor scatter_new(const Tensor& a, const Tensor& index, const Shape& shape, int axis,
@@ -8068,7 +8083,7 @@ inline ValuesIndices Tensor::sort(Extent axis, SortOptions options, Loc loc) con
   check_together(at, {this});
   const int along = checked_axis(axis, dim(), at);
   const Tensor places = sorted_places(*this, along, options.descending);
-  return {record<rule::Sort>(picked(*this, places, along), {this}, loc, {0, {along}}, &places),
+  return {record<rule::Sort>(picked(*this, places, along, at), {this}, loc, {0, {along}}, &places),
           places};
 }
 // The k largest along an axis (or smallest), in order.
@@ -8084,7 +8099,8 @@ inline ValuesIndices Tensor::topk(Extent k, Extent axis, TopkOptions options, Lo
     places = places.narrow(along, 0, k).contiguous().detach();
   }
   const Given given{static_cast<double>(k), {along}};
-  return {record<rule::TopK>(picked(*this, places, along), {this}, loc, given, &places), places};
+  return {record<rule::TopK>(picked(*this, places, along, at), {this}, loc, given, &places),
+          places};
 }
 
 inline Tensor prod(const Tensor& x, Dims axes = {}, SumOptions options = {},
@@ -10363,15 +10379,15 @@ inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here
   fill_normal(x.elements(), default_generator, 0, 1);
   return end_tensor(std::move(x), options, loc);
 }
-template <Integer Second, Integer... T>
-Tensor rand(First first, Second second, T... rest) {
-  return rand(first.with(second, rest...), {}, first.loc);
-}
 inline Tensor rand_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
   return rand(x.shape(), options_like(x, options), loc);
 }
 inline Tensor randn_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
   return randn(x.shape(), options_like(x, options), loc);
+}
+template <Integer Second, Integer... T>
+Tensor rand(First first, Second second, T... rest) {
+  return rand(first.with(second, rest...), {}, first.loc);
 }
 template <Integer Second, Integer... T>
 Tensor randn(First first, Second second, T... rest) {

@@ -44,7 +44,7 @@ TEST_CASE("the cards can be counted and have names, and one too many is refused"
   CHECK(device_name("cuda:1") == "stand-in 1");
   CHECK(device_name(cpu) == "cpu");
   CHECK(error_of([] { return tensor({1.}).to("cuda:2"); }) ==
-        "there is no cuda:2: this machine has 2 GPUs, from cuda:0 on");
+        "to: there is no cuda:2: this machine has 2 GPUs, from cuda:0 on at HERE.");
 }
 
 TEST_CASE("a machine without a card says so") {
@@ -52,8 +52,11 @@ TEST_CASE("a machine without a card says so") {
   CHECK_FALSE(cuda_is_available());
   CHECK(device_count() == 0);
   CHECK(error_of([] { return tensor({1.}).to(cuda); }) ==
-        "there is no cuda:0: no NVIDIA GPU, or no driver for it, was found on this machine. Hint: "
+        "to: there is no cuda:0: no NVIDIA GPU, or no driver for it, was found here at HERE. Hint: "
         "stay on \"cpu\"; cuda_is_available() asks beforehand");
+  CHECK(error_of([] { return zeros({1}, {.device = cuda}); }) ==
+        "zeros: there is no cuda:0: no NVIDIA GPU, or no driver for it, was found here at HERE. "
+        "Hint: stay on \"cpu\"; cuda_is_available() asks beforehand");
   card::settings.cards = 2;
 }
 
@@ -76,6 +79,11 @@ TEST_CASE("without memory the message says how much was asked for and how much i
   refuses("softmax", [&] { return x.softmax(1); });
   refuses("cat", [&] { return cat({x, y}); });
   refuses("rand", [&] { return rand({100}, {.device = cuda}); });
+  refuses("to", [&] { return zeros({100}).to(cuda); });
+  refuses("to", [&] { return x.to(float64); });
+  refuses("clone", [&] { return x.clone(); });
+  refuses("clone", [&] { return x.t().contiguous(); });
+  refuses("reshape", [&] { return x.t().reshape({100}); });
   card::settings.memory = std::size_t{1} << 30;
   CHECK(zeros({1024}, {.device = cuda}).sum().item() == 0);
 }
