@@ -32,6 +32,7 @@ class SecondMachine {
       ++allocations;
       return static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes)));
     };
+    table_.device_count = [] { return 1; };
     table_.release = [](Device, std::byte* data) { ::operator delete(data); };
     table_.fill = [](const View& y, Scalar value) { fill(here(y), value); };
     table_.copy = [](const View& y, const View& a) {
