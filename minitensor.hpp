@@ -2543,7 +2543,7 @@ MINITENSOR_FORMULA double fast_erfc(float m, double scale) {
   p = p * t + 1.4832290647e-1;
   p = p * t + 1.7071786418e-1;
   p = p * t + 1.6918782355e-1;
-  // e^(-m^2), as in power_of_two.
+  // e^(-y^2), as in power_of_two.
   constexpr double rounder = 6755399441055744;  // 1.5 * 2^52
   const double x = -scale * scale * m * m;
   const double shifted = x * 1.4426950408889634 + rounder;

@@ -39,7 +39,7 @@ class SecondMachine {
       ++copies;
       copy(here(y), here(a));
     };
-    table_.random = [](Distribution kind, const View& y, Scalar first, Scalar second,
+    table_.random = [](RandomDistribution kind, const View& y, Scalar first, Scalar second,
                        const RandomCall& call) {
       visit_distribution(kind, y.dtype, first, second, [&]<class T>(T, const auto& draw) {
         fill_by_blocks(as<T>(y.data), y.shape.numel(), call, draw);
