@@ -34,6 +34,12 @@ CellsDrawn draw_cells(const Paint& paint, ImVec2 top_left, float most_width, flo
   const float columns = static_cast<float>(plane.columns), rows = static_cast<float>(plane.rows);
   const float cell =
       std::max(paint.px(1), std::min({most_width / columns, most_height / rows, paint.px(22)}));
+  // A few long rows or columns would be a hair; they are no picture that this could distort.
+  const auto at_least = [&](std::size_t count, float most) {
+    return count <= 4 ? std::max(cell, std::min(most, paint.px(12))) : cell;
+  };
+  const float wide = at_least(plane.columns, most_width / columns);
+  const float tall = at_least(plane.rows, most_height / rows);
   // More cells than pixels: draw one of several.
   const auto stride_x = static_cast<std::size_t>(std::ceil(columns * cell / most_width));
   const auto stride_y = static_cast<std::size_t>(std::ceil(rows * cell / most_height));
@@ -41,10 +47,10 @@ CellsDrawn draw_cells(const Paint& paint, ImVec2 top_left, float most_width, flo
   CellsDrawn drawn;
   Frame pointed;
   float y = top_left.y;
-  for (std::size_t row = 0; row < plane.rows; row += stride_y, y += cell) {
+  for (std::size_t row = 0; row < plane.rows; row += stride_y, y += tall) {
     float x = top_left.x;
-    for (std::size_t column = 0; column < plane.columns; column += stride_x, x += cell) {
-      const Frame frame{x, y, x + cell - gap, y + cell - gap};
+    for (std::size_t column = 0; column < plane.columns; column += stride_x, x += wide) {
+      const Frame frame{x, y, x + wide - gap, y + tall - gap};
       paint.fill(frame, color(row, column));
       if (!ImGui::IsWindowHovered() || !frame.holds(ImGui::GetIO().MousePos)) continue;
       drawn.hovered = row * plane.columns + column;

@@ -149,7 +149,9 @@ class Inspector {
   std::string facts_of(const Seen& seen, Line line) const {
     std::string facts = std::string(type_name(seen.dtype)) + " " + brackets(seen.shape);
     if (timeline_.is_leaf(seen.tensor)) facts += "   leaf";
-    if (line.number != 0) facts += "   line " + std::to_string(line.number);
+    // A layer makes its buffers somewhere in the header, which is nothing to look for.
+    if (line.number != 0 && !line.file.ends_with("minitensor.hpp"))
+      facts += "   line " + std::to_string(line.number);
     return facts;
   }
 
