@@ -320,7 +320,7 @@ App::App(const AppOptions& options)
     : options_(options),
       window_(options, "minitensor"),
       session_(options, [] { glfwPostEmptyEvent(); }) {
-  desk_.light = options.light;
+  desk_.light = options.light && !options.present;  // to present is light already
   desk_.presenting = options.present;
   desk_.view.cover_gradients = options.cover;
   if (!options.report.empty()) report_.open(options.report, std::ios::app);
