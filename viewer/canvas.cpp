@@ -12,6 +12,7 @@ namespace {
 constexpr double fit_margin = 16;      // points around a graph that fits
 constexpr double fit_at_most = 1.5;    // a small graph is not blown up further
 constexpr double readable = 0.72;      // the least zoom at which texts in boxes are read with ease
+constexpr double nearly = 0.8;         // so much smaller, all of a graph is better than a part
 constexpr float overview_gap = 10;     // points around the overview
 constexpr float gliding_time = 0.09f;  // seconds in which two thirds of the way are gone
 constexpr float click_slack = 4;       // pixels that a hand may tremble in a click
@@ -246,7 +247,7 @@ void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk
   const Rect bounds = shown.scene->bounds;
   Camera whole;
   whole.fit(bounds, world_frame(frame), paint.px(fit_margin), fit_at_most * paint.scale());
-  const bool fits = look_ == Look::whole || whole.zoom() >= readable * paint.scale();
+  const bool fits = look_ == Look::whole || whole.zoom() >= nearly * readable * paint.scale();
   const bool stepped = desk.cursor != followed_, chosen = desk.selected != selected_;
   if (stepped || about_.kind == Item::Kind::none) about_ = subject(shown.timeline, desk.cursor);
   if (chosen && desk.selected.kind != Item::Kind::none) about_ = desk.selected;
