@@ -619,19 +619,26 @@ TEST_CASE("every operation and its gradients are the same on the card") {
       }
 }
 
+// A row's operation on the card, and the first of the inputs that it is tried with.
+Tensor on_card(const gradient_rows::OperationRow& row, const gradient_rows::In& in) {
+  gradient_rows::In moved;
+  for (const Tensor& x : in) moved.push_back(x.to(cuda));
+  return row.f(moved);
+}
+gradient_rows::In first_inputs(const gradient_rows::OperationRow& row) {
+  manual_seed(7);
+  gradient_rows::In inputs;
+  for (const Shape& shape : row.shapes[0])
+    inputs.push_back(gradient_rows::input(shape, gradient_rows::Layout::contiguous, row));
+  return inputs;
+}
+
 TEST_CASE("derivatives on the card equal central differences") {
   using namespace gradient_rows;
   for (const OperationRow& row : table()) {
-    manual_seed(7);
     CAPTURE(row.op);
-    In inputs;
-    for (const Shape& shape : row.shapes[0])
-      inputs.push_back(input(shape, Layout::contiguous, row));
-    const auto there = [&](const In& in) {
-      In moved;
-      for (const Tensor& x : in) moved.push_back(x.to(cuda));
-      return row.f(moved).cpu();
-    };
+    const In inputs = first_inputs(row);
+    const auto there = [&](const In& in) { return on_card(row, in).cpu(); };
     CHECK(error_of([&] { return gradcheck(there, inputs, {.eps = row.eps}); }) == "no error");
   }
 }
@@ -640,15 +647,10 @@ TEST_CASE("second derivatives on the card equal central differences of the first
   using namespace gradient_rows;
   for (const OperationRow& row : table()) {
     if (row.eps != 1e-6) continue;  // `to` float32 is too coarse
-    manual_seed(7);
     CAPTURE(row.op);
-    In inputs;
-    for (const Shape& shape : row.shapes[0])
-      inputs.push_back(input(shape, Layout::contiguous, row));
+    const In inputs = first_inputs(row);
     const auto there = [&](const In& in) {
-      In moved;
-      for (const Tensor& x : in) moved.push_back(x.to(cuda));
-      return row.f(moved).square().cpu();  // the gradient that arrives depends on the inputs, too
+      return on_card(row, in).square().cpu();  // the gradient that arrives depends on them, too
     };
     CHECK(error_of([&] { return gradgradcheck(there, inputs); }) == "no error");
   }

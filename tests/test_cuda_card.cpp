@@ -234,7 +234,9 @@ TEST_CASE("lesson 18 takes its step on the card as well, and times the three way
     CHECK(out.str().find(part) != std::string::npos);
 }
 
-TEST_CASE("what a program holds on the card is written down for the viewer") {
+// What the recorder writes down of the tensors that a program makes.
+template <class Program>
+std::vector<viewer::Snapshot> snapshots_of(Program program) {
   std::vector<viewer::Snapshot> snapshots;
   viewer::Recorder recorder([&](std::vector<viewer::Record>&& records) {
     for (const viewer::Record& record : records)
@@ -242,9 +244,16 @@ TEST_CASE("what a program holds on the card is written down for the viewer") {
         snapshots.push_back(*snapshot);
   });
   Observer* before = observe(&recorder);
-  const Tensor few = tensor({1., 2.}, {.device = cuda});
-  const Tensor many = full({100, 100}, 3, {.device = cuda});
+  program();
   observe(before);
+  return snapshots;
+}
+
+TEST_CASE("what a program holds on the card is written down for the viewer") {
+  const std::vector<viewer::Snapshot> snapshots = snapshots_of([] {
+    const Tensor few = tensor({1., 2.}, {.device = cuda});
+    const Tensor many = full({100, 100}, 3, {.device = cuda});
+  });
   REQUIRE(snapshots.size() == 2);
   const float expected[] = {1, 2};
   REQUIRE(snapshots[0].bytes.size() == sizeof expected);
@@ -257,15 +266,7 @@ TEST_CASE("what a program holds on the card is written down for the viewer") {
 
 // What the recorder writes down of a tensor that it sees alone.
 viewer::Snapshot snapshot_of(const Tensor& x) {
-  std::vector<viewer::Snapshot> snapshots;
-  viewer::Recorder recorder([&](std::vector<viewer::Record>&& records) {
-    for (const viewer::Record& record : records)
-      if (const auto* snapshot = std::get_if<viewer::Snapshot>(&record))
-        snapshots.push_back(*snapshot);
-  });
-  Observer* before = observe(&recorder);
-  tell_made(x, Loc::here());
-  observe(before);
+  const std::vector<viewer::Snapshot> snapshots = snapshots_of([&] { tell_made(x, Loc::here()); });
   REQUIRE(snapshots.size() == 1);
   return snapshots[0];
 }
