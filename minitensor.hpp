@@ -3347,14 +3347,12 @@ inline void fill(const View& y, Scalar value) {
 template <class F, class T>
 struct FoldBody {
   using Wide = typename F::template Wide<T>;
-  // Four numbers as one. They are added in float32 first, which rounds like any float32 sum, to the
-  // last place of the largest of them, and saves three of four conversions.
+  // A few numbers are added in float32 first, which rounds like any float32 sum, to the last place
+  // of the largest of them, and saves most of the conversions.
+  using Near = std::conditional_t<std::is_same_v<F, formula::Sum> && Real<T>, T, Wide>;
   MINITENSOR_INLINE Wide four(T a, T b, T c, T d) {
-    if constexpr (std::is_same_v<F, formula::Sum> && Real<T>)
-      return converted<Wide>((a + b) + (c + d));
-    else
-      return F::of(F::of(converted<Wide>(a), converted<Wide>(b)),
-                   F::of(converted<Wide>(c), converted<Wide>(d)));
+    const auto near = [](T x) { return converted<Near>(x); };
+    return converted<Wide>(F::of(F::of(near(a), near(b)), F::of(near(c), near(d))));
   }
   // n results are joined by m rows of n numbers each, four rows at a time. (One row at a time, it
   // would take longer to fetch and store the results than to do all else.)
@@ -3370,22 +3368,37 @@ struct FoldBody {
     for (; m > 0; --m, from += step)
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(y[i], converted<Wide>(as<T>(from)[i]));
   }
-  // One result is joined by n numbers that lie side by side. They are read like a text, in rows
-  // that are folded four at a time; and then the columns.
+  // One result is joined by n numbers that lie side by side. They are read like a text, in rows;
+  // some rows are folded, then these with the others, and then the columns, half onto half. What is
+  // left at the end, less than a row, joins them where it is as long as they are.
   MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
     constexpr std::int64_t columns = 128 / sizeof(Wide);  // they stay in registers
     const T* a = as<T>(from);
     Wide part[columns];
     for (Wide& p : part) p = F::template neutral<Wide>;
-    for (; n >= 4 * columns; n -= 4 * columns, a += 4 * columns)
-      for (std::int64_t i = 0; i < columns; ++i)
-        part[i] =
-            F::of(part[i], four(a[i], a[i + columns], a[i + 2 * columns], a[i + 3 * columns]));
-    for (; n >= columns; n -= columns, a += columns)
-      for (std::int64_t i = 0; i < columns; ++i) part[i] = F::of(part[i], converted<Wide>(a[i]));
-    for (std::int64_t i = 0; i < n; ++i) part[i] = F::of(part[i], converted<Wide>(a[i]));
-    for (std::int64_t left = columns / 2; left > 0; left /= 2)
-      for (std::int64_t i = 0; i < left; ++i) part[i] = F::of(part[i], part[i + left]);
+    while (n >= columns) {
+      const std::int64_t rows = std::min<std::int64_t>(n / columns, 8);
+      const auto at = [a](std::int64_t row, std::int64_t i) {
+        return converted<Near>(a[row * columns + i]);
+      };
+      Near some[columns];
+      std::int64_t row = 1;
+      for (std::int64_t i = 0; i < columns; ++i) some[i] = at(0, i);
+      for (; row + 1 < rows; row += 2)
+        for (std::int64_t i = 0; i < columns; ++i)
+          some[i] = F::of(some[i], F::of(at(row, i), at(row + 1, i)));
+      for (; row < rows; ++row)
+        for (std::int64_t i = 0; i < columns; ++i) some[i] = F::of(some[i], at(row, i));
+      for (std::int64_t i = 0; i < columns; ++i) part[i] = F::of(part[i], converted<Wide>(some[i]));
+      n -= rows * columns, a += rows * columns;
+    }
+    MINITENSOR_FOUR_A_ROUND
+    for (std::int64_t half = columns / 2; half > 0; half /= 2) {
+      for (std::int64_t i = 0; i < half; ++i) part[i] = F::of(part[i], part[i + half]);
+      if (n < half) continue;
+      for (std::int64_t i = 0; i < half; ++i) part[i] = F::of(part[i], converted<Wide>(a[i]));
+      n -= half, a += half;
+    }
     Wide& y = *as<Wide>(result);
     y = F::of(y, part[0]);
   }
