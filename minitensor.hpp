@@ -2496,6 +2496,14 @@ MINITENSOR_FORMULA float fast_exp_below_0(float x) {
   return power.rest * float_of(power.biased << 23) * 2.98023223876953125e-8f;
 }
 
+// a / b where many numbers are divided by one: a division takes as long as ten multiplications.
+// What the product lacks is told by its remainder, exactly; so this is a / b to the last bit (P.
+// Markstein, 1990) unless it is so small, below 2^-100, that the remainder loses digits.
+MINITENSOR_FORMULA float quotient(float a, float b, float one_by_b) {
+  const float near = a * one_by_b;
+  return std::fma(std::fma(-near, b, a), one_by_b, near);
+}
+
 // Of the magnitude m, and then with the sign of x. Far from 0 by exp; near it that would cancel,
 // and a polynomial in m^2 serves.
 MINITENSOR_FORMULA float fast_tanh(float x) {
@@ -3565,24 +3573,33 @@ struct SoftmaxBody {
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     float* y = as<float>(data[0]);
     const float* a = as<float>(data[1]);
-    float part[columns];  // a NaN need not win here: it will make the sum NaN
-    for (float& p : part) p = formula::Max::neutral<float>;
-    const auto meet = [&](const float* from) {
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const float next = from[i], before = part[i];
-        part[i] = next > before ? next : before;
+    float high[columns], low[columns];  // a NaN need not win here: it will make the sum NaN
+    for (std::int64_t i = 0; i < columns; ++i) high[i] = low[i] = a[i];
+    const auto meet = [&](std::int64_t count, const float* above, const float* below) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        high[i] = above[i] > high[i] ? above[i] : high[i];
+        low[i] = below[i] < low[i] ? below[i] : low[i];
       }
     };
-    for (std::int64_t done = 0; done + columns <= n; done += columns) meet(a + done);
-    meet(a + n - columns);  // some of them for a second time
-    const float largest = *std::max_element(part, part + columns);
+    for (std::int64_t done = columns; done + columns <= n; done += columns)
+      meet(columns, a + done, a + done);
+    meet(columns, a + n - columns, a + n - columns);  // some of them for a second time
+    MINITENSOR_FOUR_A_ROUND
+    for (std::int64_t half = columns / 2; half > 0; half /= 2) meet(half, high + half, low + half);
+    const float largest = high[0], least = low[0];
     MINITENSOR_ANY_ORDER
     for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_below_0(a[i] - largest);
     double wide = formula::Sum::neutral<double>;
     FoldBody<formula::Sum, float>::line(n, reinterpret_cast<std::byte*>(&wide), data[0]);
-    const auto sum = static_cast<float>(wide), less = formula::fast_log(sum);
-    MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i) y[i] = logarithm ? a[i] - largest - less : y[i] / sum;
+    const auto sum = static_cast<float>(wide), one_by_sum = 1 / sum, less = formula::fast_log(sum);
+    if constexpr (logarithm) {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] - largest - less;
+    } else if (least - largest < -69) {  // e^-69 is about 2^-100
+      for (std::int64_t i = 0; i < n; ++i) y[i] /= sum;
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) y[i] = formula::quotient(y[i], sum, one_by_sum);
+    }
   }
 };
 
