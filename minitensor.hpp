@@ -11051,37 +11051,45 @@ class WantedName {
 
 // How many letters have to be put in, taken out or exchanged until one word is the other (V. I.
 // Levenshtein, 1966). The row holds what is right for the letters of b so far.
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+inline std::uint64_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::uint64_t> row;
+  for (std::uint64_t j = 0; j <= b.size(); ++j) row.push_back(j);
   for (const char letter : a) {
-    std::size_t before = row[0]++;  // without both letters
+    std::uint64_t before = row[0]++;  // without both letters
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t exchanged = before + (letter == b[j] ? 0 : 1);
+      const std::uint64_t exchanged = before + (letter == b[j] ? 0 : 1);
       before = row[j + 1];
-      row[j + 1] = std::min({exchanged, before + 1, row[j] + 1});
+      row[j + 1] = std::min(exchanged, std::min(before, row[j]) + 1);
     }
   }
   return row.back();
 }
 // Who mistypes a name wants to hear which ones there are, the closest first.
-template <class Tensors>  // pairs of a name and a tensor
-[[noreturn]] void fail_no_name(const Tensors& tensors, const WantedName& wanted) {
-  std::vector<std::pair<std::size_t, std::string_view>> found;
-  for (const auto& [name, tensor] : tensors)
-    found.emplace_back(edit_distance(name, wanted.name), name);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::string closest;
-  for (std::size_t i = 0; i < found.size() && i < 3; ++i)
-    closest += (i ? ", \"" : "\"") + std::string(found[i].second) + '"';
+[[noreturn]] inline void fail_no_name(const std::vector<std::string>& names,
+                                      const WantedName& wanted) {
   const At at{"[]", wanted.loc};
-  if (found.empty())
+  if (names.empty())
     fail(at, {"there is no \"", wanted.name, "\", and nothing else either"},
          {"emplace(name, tensor) adds one"});
-  if (found.size() == 1) fail(at, {"there is no \"", wanted.name, "\", only ", closest});
-  fail(at, {"there is no \"", wanted.name, "\" among ", found.size(), " names"},
+  std::vector<std::pair<std::uint64_t, std::int64_t>> order;  // by distance, then as they come
+  for (const std::string& name : names)
+    order.emplace_back(edit_distance(name, wanted.name), static_cast<std::int64_t>(order.size()));
+  std::sort(order.begin(), order.end());
+  std::string closest;
+  for (std::size_t i = 0; i < order.size() && i < 3; ++i) {
+    append(closest, i ? ", \"" : "\"");
+    append(closest, names[static_cast<std::size_t>(order[i].second)]);
+    append(closest, '"');
+  }
+  if (names.size() == 1) fail(at, {"there is no \"", wanted.name, "\", only ", closest});
+  fail(at, {"there is no \"", wanted.name, "\" among ", names.size(), " names"},
        {"the closest are ", closest});
+}
+template <class Tensors>  // pairs of a name and a tensor
+[[noreturn]] void fail_no_name(const Tensors& tensors, const WantedName& wanted) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  fail_no_name(names, wanted);
 }
 
 namespace nn {
