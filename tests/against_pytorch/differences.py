@@ -320,7 +320,11 @@ KNOWN = [
     ("PyTorch does not make an integer of what is too large for one, or NaN",
      lambda d: d.op.endswith(".dtype") and says("without overflow")(d)),
     ("PyTorch's float32 gelu of a negative number has few digits, because 1 + erf cancels; ours has them all",
-     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "gelu") and few_digits(d)),
+     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "gelu") and (
+         few_digits(d) or "inf" in d.theirs and uses(d, "/", "/=", "div", "div_", "reciprocal"))),
+    ("a second derivative of cumprod along an axis of size 1 is 0 here, and nothing in PyTorch",
+     lambda d: d.kind == "gradient" and d.theirs == "nothing" and twice(d) and uses(d, "cumprod", "cumprod.dtype") and
+     not any(map(float, d.ours.split()[2:]))),
     ("PyTorch may compute equal numbers a little differently, by their place in memory, which then are sorted",
      lambda d: d.kind == "value" and d.op in SORTING and made_by(d, d.words[1]) != "tensor"),
     ("an infinite gradient of a normalisation is infinite or NaN, by the order of its sums",
