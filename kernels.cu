@@ -591,7 +591,8 @@ void reduce_with(const View& y, const View& a) {
   const Places places = places_of({&onto, &a}, 1);
   Reduction work{places, places, y.dtype, 0};
   Walk &kept = work.kept.walk, &reduced = work.reduced.walk;
-  split(places.walk, kept, reduced);
+  kept = axes_where(places.walk, true);
+  reduced = axes_where(places.walk, false);
   work.kept.n = kept.numel();
   work.reduced.n = reduced.numel();
   // A row of a few numbers would leave most of a warp without work.

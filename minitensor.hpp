@@ -2069,7 +2069,11 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 #define MINITENSOR_SHORT_LOOP MINITENSOR_LOOP
 #endif
 #define MINITENSOR_ANY_ORDER _Pragma("GCC ivdep")
+#ifdef __CUDACC__
+#define MINITENSOR_FOUR_A_ROUND
+#else
 #define MINITENSOR_FOUR_A_ROUND _Pragma("GCC unroll 4")
+#endif
 #endif
 #define MINITENSOR_INLINE [[gnu::always_inline]] static inline
 
@@ -2457,9 +2461,20 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
   return float_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
 }
 
-// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2. Here is e^r, and n + bias: a float32 keeps its
-// exponent in the bits from 23 on, larger by 127 than it is, so 2^n comes of a shift to there. The
-// polynomial, 1 + r + r^2 (...), is the best of its degree: relative error below 4e-9.
+// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2, where a polynomial, 1 + r + r^2 (...), will do.
+// It is the best of its degree: relative error below 4e-9.
+template <class T>
+MINITENSOR_FORMULA T exp_of_rest(T r) {
+  T p = T(1.3814539759e-3);
+  p = p * r + T(8.3687451417e-3);
+  p = p * r + T(4.1668390792e-2);
+  p = p * r + T(1.6666520399e-1);
+  p = p * r + T(4.9999993432e-1);
+  p = p * r + 1;
+  return p * r + 1;
+}
+// Of x: e^r, and n + bias. A float32 keeps its exponent in the bits from 23 on, larger by 127 than
+// it is, so 2^n comes of a shift to there.
 struct Power {
   float rest;
   std::uint32_t biased;
@@ -2472,14 +2487,7 @@ MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
   const float n = shifted - rounder;
   const float r =
       x - n * 0.693359375f - n * -2.12194440e-4f;  // ln(2) in two parts: n times the first is exact
-  float p = 1.3814539760e-3f;
-  p = p * r + 8.3687454462e-3f;
-  p = p * r + 4.1668388993e-2f;
-  p = p * r + 1.6666521132e-1f;
-  p = p * r + 4.9999994040e-1f;
-  p = p * r + 1;
-  p = p * r + 1;
-  return {p, bits_of(shifted)};
+  return {exp_of_rest(r), bits_of(shifted)};
 }
 MINITENSOR_FORMULA float fast_exp(float x) {
   x = pick(x > 89, 89, x);      // here the result is infinity,
@@ -2580,14 +2588,8 @@ MINITENSOR_FORMULA double fast_erfc(float m, double scale) {
   const double x = -scale * scale * m * m;
   const double shifted = x * 1.4426950408889634 + rounder;
   const double r = x - (shifted - rounder) * 0.69314718055994531;
-  double e = 1.3814539759e-3;
-  e = e * r + 8.3687451417e-3;
-  e = e * r + 4.1668390792e-2;
-  e = e * r + 1.6666520399e-1;
-  e = e * r + 4.9999993432e-1;
-  e = e * r + 1;
-  e = e * r + 1;
-  e = __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, e) +
+  const double e =
+      __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, exp_of_rest(r)) +
                                      (__builtin_bit_cast(std::uint64_t, shifted) << 52));
   return pick(m > 15, 0, e * (t * p));  // there it is 0 in a float32
 }
@@ -3494,15 +3496,15 @@ inline View broadcast_to(View view, const Shape& shape) {
   return view;
 }
 // In a reduction y has size 1 in the axes that are reduced, and is broadcast to the shape of a. The
-// walk over both falls apart into one over the axes that are kept and, at each place of it, one
-// over those that are reduced.
-inline void split(const Walk& walk, Walk& kept, Walk& reduced) {
-  kept = reduced = walk;
-  kept.axes = reduced.axes = 0;
-  for (int axis = 0; axis < walk.axes; ++axis) {
-    Walk& part = walk.steps[axis][0] == 0 ? reduced : kept;
-    part.insert_axis(part.axes, walk.sizes[axis], walk.steps[axis]);
-  }
+// walk over both falls apart into one over the axes that are kept, along which y moves, and, at
+// each place of it, one over those that are reduced. Each has one axis at least.
+inline Walk axes_where(const Walk& walk, bool moves) {
+  Walk some = walk;
+  some.axes = 0;
+  for (int axis = 0; axis < walk.axes; ++axis)
+    if ((walk.steps[axis][0] != 0) == moves)
+      some.insert_axis(some.axes, walk.sizes[axis], walk.steps[axis]);
+  return some;
 }
 
 // Folds a into y. The innermost axes of the two walks are worked on together: n results, m numbers
@@ -3513,8 +3515,7 @@ inline void fold(const View& y, const View& a, const Fold& f) {
   Walk walk({&onto, &a}, 1);
   Ref<Storage> memory;
   if (walk.axes > 0 && walk.steps[walk.axes - 1][1] != walk.bytes[1]) memory = laid_out(walk, 1);
-  Walk kept = walk, reduced = walk;
-  split(walk, kept, reduced);
+  Walk kept = axes_where(walk, true), reduced = axes_where(walk, false);
   for (Walk* part : {&kept, &reduced})
     if (part->axes == 0) part->insert_axis(0, 1, walk.bytes);
   const int last = reduced.axes - 1, last_kept = kept.axes - 1;
@@ -3617,7 +3618,7 @@ inline bool normalize(RowNormalization kind, const View& y, const View& a, int a
   const Loop loop = kind == RowNormalization::softmax ? Loop::of<SoftmaxBody<false>>()
                                                       : Loop::of<SoftmaxBody<true>>();
   View to = y, from = a;
-  to.shape[axis] = from.shape[axis] = 1;
+  take_axis(to, axis), take_axis(from, axis);
   share_out(Walk({&to, &from}), a.shape.numel(), [&](const Walk& share) {
     run_in_order(share, [&](const Row& row) {
       for (std::int64_t i = 0; i < row.n; ++i) {
