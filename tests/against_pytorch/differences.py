@@ -146,7 +146,7 @@ KNOWN = [
     ("bools and integers have no derivative, so that a write leaves them plain data; PyTorch's ask for a gradient",
      lambda d: d.kind == "result" and re.match(r"ok (bool|int64)", d.ours) and d.ours == d.theirs.replace("grad", "")),
     ("a view that was made before its base asked for a gradient has no history; PyTorch says that it wants a gradient",
-     lambda d: d.kind == "result" and d.ours == d.theirs.replace("grad", "") and uses(d, "requires_grad_")),
+     lambda d: d.kind == "result" and d.ours == re.sub("grad|leaf", "", d.theirs) and uses(d, "requires_grad_")),
     ("the gradient of hardtanh at NaN is 1; PyTorch gives 0 or 1, by the place of the element",
      lambda d: d.kind in ("gradient", "value") and uses(d, "hardtanh") and "nan" in d.answer),
     ("of several NaN in a window the first is the largest, as in max; PyTorch's max_pool2d takes the last",
@@ -235,7 +235,7 @@ KNOWN = [
      (d.words[2] == "0.0" or d.words[3] == "false")),
     ("an index without elements has to fit as well, and to be int64",
      lambda d: refuses("is larger than the source")(d) or
-     refuses("the index is ", "the index has shape", "need as many axes as")(d) and
+     refuses("the index is ", "the index has shape", "the index [", "need as many axes as")(d) and
      any(0 in d.shapes.get(w, []) for w in d.words)),
     ("bools are not multiplied as matrices, also where nothing is multiplied",
      refuses("matmul: it takes numbers, not bools")),
@@ -322,6 +322,14 @@ KNOWN = [
     ("PyTorch's float32 gelu of a negative number has few digits, because 1 + erf cancels; ours has them all",
      lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "gelu") and (
          few_digits(d) or "inf" in d.theirs and uses(d, "/", "/=", "div", "div_", "reciprocal"))),
+    ("where PyTorch refused a gradient after a write, for another one's sake, what a later pass is refused was not "
+     "asked of it", lambda d: refuses("was overwritten")(d) and any(" = grad " in line for line in d.refused)),
+    ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
+     lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
+     "float32" in d.types.values() and few_digits(d)),
+    ("PyTorch's convolution of one row takes a bias of another dtype, which does not count",
+     lambda d: d.kind == "result" and d.op in ("conv1d", "conv2d", "conv1d.same", "conv2d.same") and
+     len({d.types.get(word) for word in d.words[1:4]} & {"float32", "float64"}) > 1),
     ("a second derivative of cumprod along an axis of size 1 is 0 here, and nothing in PyTorch",
      lambda d: d.kind == "gradient" and d.theirs == "nothing" and twice(d) and uses(d, "cumprod", "cumprod.dtype") and
      not any(map(float, d.ours.split()[2:]))),
