@@ -3087,19 +3087,29 @@ inline const Machine* machine(Device device) {
 // How many graphics cards there are for this program: none without kernels.cu, none without a card.
 inline int device_count() { return cuda_machine ? cuda_machine->device_count() : 0; }
 inline bool cuda_is_available() { return device_count() > 0; }
-inline DeviceProperties device_properties(Device device = cuda) {
-  const Machine* other = machine(device);
+
+// What is asked of a device that is not there fails with the student's line.
+inline const Machine* existing_machine(Device device, const At& at) {
+  check_device(device, at);
+  return machine(device);
+}
+inline DeviceProperties device_properties(Device device = cuda, Loc loc = Loc::here()) {
+  const Machine* other = existing_machine(device, {"device_properties", loc});
   return other ? other->properties(device) : DeviceProperties{"cpu"};
 }
-inline std::string device_name(Device device = cuda) { return device_properties(device).name; }
+inline std::string device_name(Device device = cuda, Loc loc = Loc::here()) {
+  const Machine* other = existing_machine(device, {"device_name", loc});
+  return other ? other->properties(device).name : "cpu";
+}
 // Of the processor's memory nobody keeps a record.
-inline MemoryStatistics memory_statistics(Device device = cuda) {
-  const Machine* other = machine(device);
+inline MemoryStatistics memory_statistics(Device device = cuda, Loc loc = Loc::here()) {
+  const Machine* other = existing_machine(device, {"memory_statistics", loc});
   return other ? other->memory(device) : MemoryStatistics();
 }
 // A machine is given orders, and works them off while the program goes on. This waits for it.
-inline void synchronize(Device device = cuda) {
-  if (const Machine* other = machine(device)) other->synchronize(device);
+inline void synchronize(Device device = cuda, Loc loc = Loc::here()) {
+  if (const Machine* other = existing_machine(device, {"synchronize", loc}))
+    other->synchronize(device);
 }
 
 inline std::byte* allocate_on(Device device, std::int64_t bytes) {
