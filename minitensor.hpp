@@ -10116,20 +10116,33 @@ inline ValuesIndices max_pool2d_with_indices(const Tensor& x, Pair kernel, PoolO
   {
     const Unseen inside(loc);
     const Tensor seen = pool.windows_of(x, -std::numeric_limits<double>::infinity());
-    // Padding has the numbers of the nearest elements, for a window of nothing but minus infinity.
-    auto line = [&](std::int64_t before, std::int64_t size, std::int64_t behind) {
-      return arange(-before, size + behind).clamp(0, size - 1).to(x.device());
-    };
-    const Tensor rows = line(pool.before.height, x.size(-2), pool.behind.height);
-    const Tensor columns = line(pool.before.width, x.size(-1), pool.behind.width);
-    const Tensor image = rows.unsqueeze(1) * x.size(-1) + columns;
+    const Tensor rows = arange(-pool.before.height, x.size(-2) + pool.behind.height);
+    const Tensor columns = arange(-pool.before.width, x.size(-1) + pool.behind.width);
+    const Tensor image = (rows.unsqueeze(1) * x.size(-1) + columns).to(x.device());
     const Tensor numbers = windows(image, kernel, pool.stride, pool.dilation, pool.at);
     // All windows at once: their first elements, and then each of the others that is better.
     auto at = [](const Tensor& all, std::int64_t i, std::int64_t j) {
       return all.select(-1, j).select(-1, i).clone();
     };
     Tensor largest = at(seen, 0, 0);
-    indices = at(numbers, 0, 0).expand(largest.shape()).contiguous();
+    // The first element that is not padding stands for a window of nothing but minus infinity.
+    auto first = [&](int axis, std::int64_t stride, std::int64_t before, std::int64_t dilation) {
+      std::vector<std::int64_t> places;
+      for (std::int64_t i = 0; i < largest.size(axis); ++i) {
+        std::int64_t place = i * stride - before;
+        while (place < 0) place += dilation;
+        places.push_back(std::min(place, x.size(axis) - 1));
+      }
+      return tensor(places);
+    };
+    const Tensor first_rows =
+        first(-2, pool.stride.height, pool.before.height, pool.dilation.height);
+    const Tensor first_columns =
+        first(-1, pool.stride.width, pool.before.width, pool.dilation.width);
+    indices = (first_rows.unsqueeze(1) * x.size(-1) + first_columns)
+                  .to(x.device())
+                  .expand(largest.shape())
+                  .contiguous();
     const Tensor better = fresh(largest.shape(), boolean, x.device());
     for (std::int64_t k = 1; k < kernel.height * kernel.width; ++k) {
       const std::int64_t i = k / kernel.width, j = k % kernel.width;

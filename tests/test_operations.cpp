@@ -739,6 +739,24 @@ TEST_CASE("options that are seldom used agree with PyTorch") {
           {"target"});
 }
 
+// From PyTorch 1.13. The first window of each image has one element that is not padding.
+TEST_CASE("a window of nothing but minus infinity is its first element, also beside padding") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor x =
+      tensor({1e4, -0.75, 2.25, -infinity, -3., 1e4, -2., 1e4}).reshape({2, 2, 2}).requires_grad_();
+  const Tensor weight = tensor({0.25, 0.75, 1.5, 3., 1.5, -1.75, 0.5, 1.25}).reshape({2, 2, 2});
+  (max_pool2d(x, 2, {.stride = 1, .padding = 1, .dilation = 2}) * weight).sum().backward();
+  CHECK(difference(x.grad(),
+                   tensor({3., 1.5, 0.75, 0.25, 1.25, 0.5, -1.75, 1.5}).reshape({2, 2, 2})) == "");
+  const Tensor all = full({1, 3, 3}, -infinity);
+  CHECK(max_pool2d_with_indices(all, 2, {.stride = 1, .padding = 1})
+            .indices.to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{0, 0, 1, 2, 0, 0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8});
+  // A window of nothing but padding has no element; it stays inside of the image.
+  CHECK(max_pool2d_with_indices(zeros({1, 1, 1}), 2, {.stride = 1, .padding = 1, .dilation = 2})
+            .indices.item() == 0);
+}
+
 TEST_CASE("a mask and numbers in square brackets read and write rows, as in PyTorch") {
   compare("pick_mask", [](const In& in) { return in[0][in[0] > 0]; }, {"target"});
   const Tensor rows = tensor({true, false, true, false}), numbers = tensor({-1, 0});

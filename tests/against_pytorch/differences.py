@@ -327,6 +327,8 @@ KNOWN = [
     ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
      lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
      "float32" in d.types.values() and few_digits(d)),
+    ("PyTorch's nll_loss takes one row of logits for a whole line of classes",
+     lambda d: refuses("nll_loss: the shapes")(d) and len(d.shapes.get(d.words[1], [])) == 1),
     ("PyTorch's convolution of one row takes a bias of another dtype, which does not count",
      lambda d: d.kind == "result" and d.op in ("conv1d", "conv2d", "conv1d.same", "conv2d.same") and
      len({d.types.get(word) for word in d.words[1:4]} & {"float32", "float64"}) > 1),
