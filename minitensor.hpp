@@ -3689,38 +3689,61 @@ struct Matrix {
   std::int64_t rows, columns, row_step, column_step;
 };
 
-// y += a b, for 32 columns of y and 256 rows of b, those from `column` and `depth` on; at depth 0,
-// y = a b.
+// y += a b, for two vectors of columns of y and 256 rows of b, those from `column` and `depth` on;
+// at depth 0, y = a b.
 //
-// That strip of b is copied to where it lies dense and stays in the cache. Then four rows of a at a
-// time meet it. Their 4 x 32 sums stay in registers: each number of the strip is fetched once for
-// four products, and each number of a once for 32.
-template <class T>
-MINITENSOR_LOOP void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b,
-                                    std::int64_t column, std::int64_t depth) {
+// That strip of b is copied to where it lies dense and stays in the cache. Then six rows of a at a
+// time meet it. A processor has 16 registers for vectors: 12 hold the sums, two a row of the strip,
+// and one a number of a. So each row of the strip is fetched once for six products, and each number
+// of a once for a whole row.
+template <class T, std::int64_t bytes>
+MINITENSOR_INLINE void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b,
+                                      std::int64_t column, std::int64_t depth) {
   using W = wrapping<T>;
-  constexpr std::int64_t rows = 4, columns = 32;
+  using Vector [[gnu::vector_size(bytes)]] = W;
+  constexpr std::int64_t rows = 6, most = 256, columns = 2 * bytes / sizeof(W);
   const std::int64_t width = std::min(columns, b.columns - column);
-  const std::int64_t height = std::min<std::int64_t>(256, b.rows - depth);
-  alignas(64) W strip[256][columns];
+  const std::int64_t height = std::min(most, b.rows - depth);
+  alignas(64) W strip[most][columns];
   for (std::int64_t k = 0; k < height; ++k)
     for (std::int64_t j = 0; j < columns; ++j)
       strip[k][j] = j < width ? static_cast<W>(b(depth + k, column + j)) : W(0);
   for (std::int64_t i = 0; i < a.rows; i += rows) {
     const T* row[rows];  // below the last row, the last once more
     for (std::int64_t r = 0; r < rows; ++r) row[r] = &a(std::min(i + r, a.rows - 1), depth);
-    W sum[rows][columns] = {};
-    for (std::int64_t k = 0; k < height; ++k)
+    Vector sum[rows][2] = {}, part[2];
+    for (std::int64_t k = 0; k < height; ++k) {
+      std::memcpy(part, strip[k], sizeof part);
       for (std::int64_t r = 0; r < rows; ++r) {
         const W factor = static_cast<W>(row[r][k * a.column_step]);
-        for (std::int64_t j = 0; j < columns; ++j) sum[r][j] += factor * strip[k][j];
+        for (int half = 0; half < 2; ++half) sum[r][half] += factor * part[half];
       }
+    }
+    W found[rows][columns];
+    std::memcpy(found, sum, sizeof found);
     for (std::int64_t r = 0; r < std::min(rows, a.rows - i); ++r)
       for (std::int64_t j = 0; j < width; ++j) {
         T& to = y(i + r, column + j);
-        to = static_cast<T>(depth == 0 ? sum[r][j] : static_cast<W>(to) + sum[r][j]);
+        to = static_cast<T>(depth == 0 ? found[r][j] : static_cast<W>(to) + found[r][j]);
       }
   }
+}
+template <class T, std::int64_t bytes>
+MINITENSOR_INLINE void multiply_strips(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
+  for (std::int64_t column = 0; column < b.columns; column += 2 * bytes / sizeof(T))
+    for (std::int64_t depth = 0; depth < b.rows; depth += 256)
+      multiply_strip<T, bytes>(y, a, b, column, depth);
+}
+// With the vectors of the processor that it is compiled for: 16 bytes, 32 with AVX, 64 with
+// AVX-512.
+template <class T>
+MINITENSOR_LOOP void multiply_plain(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
+  multiply_strips<T, __BIGGEST_ALIGNMENT__>(y, a, b);
+}
+template <class T>
+MINITENSOR_LOOP MINITENSOR_WIDE void multiply_wide(const Matrix<T>& y, const Matrix<T>& a,
+                                                   const Matrix<T>& b) {
+  multiply_strips<T, 32>(y, a, b);
 }
 
 // BLAS, here and on a card, takes a matrix whose rows or whose columns are dense (then it is
@@ -3772,9 +3795,7 @@ void multiply(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
   if constexpr (Real<T>)
     if (multiply_by_blas(y, a, b)) return;
 #endif
-  for (std::int64_t column = 0; column < b.columns; column += 32)
-    for (std::int64_t depth = 0; depth < b.rows; depth += 256)
-      multiply_strip(y, a, b, column, depth);
+  wide_vectors ? multiply_wide(y, a, b) : multiply_plain(y, a, b);
 }
 
 // The axes before the last two: where each matrix of a stack begins.
