@@ -1594,7 +1594,9 @@ T Tensor::item(Loc loc) const {
   check_together({"item", loc}, {this});
   if (numel() != 1)
     fail({"item", loc}, {"a tensor of shape ", shape(), " is not one number"},
-         {"reduce it first, with sum(), mean() or all(), or pick an element: x[0]"});
+         {std::is_same_v<T, bool>
+              ? "reduce it with all() or any(); between masks write & | ~ instead of && || !"
+              : "reduce it first, with sum(), mean() or all(), or pick an element: x[0]"});
   const bool here = device() == minitensor::cpu;
   const Scalar number =
       first_of(here ? elements() : copy_of(*this, dtype(), Device::cpu).elements());
@@ -4699,7 +4701,9 @@ inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at
   if (!gradient.defined()) {
     if (y.numel() != 1)
       fail(at, {"only a single number has an implied gradient of 1, and the shape is ", y.shape()},
-           {"reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))"});
+           {std::string_view(at.op) == "grad"
+                ? "reduce with sum() or mean(), or add {.grad_outputs = {ones_like(y)}}"
+                : "reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))"});
     Tensor one = fresh(y.shape(), y.dtype(), y.device());
     fill(one.elements(), 1);
     return one;
@@ -7096,13 +7100,21 @@ inline Tensor Tensor::expand_as(const Tensor& other, Loc loc) const {
   return expand(other.shape(), loc);
 }
 inline Tensor Tensor::broadcast_to(Shape shape, Loc loc) const { return expand(shape, loc); }
+
+// How much there is to split along an axis; messages name who asked.
+inline std::int64_t size_to_split(const Tensor& x, Extent axis, const At& at) {
+  check_together(at, {&x});
+  const int place = checked_axis(axis, x.dim(), at);
+  if (x.dim() == 0) fail(at, {"a 0-d tensor has no axes"}, {"unsqueeze(0) gives it one"});
+  return x.shape()[place];
+}
+
 inline std::vector<Tensor> Tensor::split(Dims sizes, Extent axis, Loc loc) const {
   const At at{"split", loc};
-  check_together(at, {this});
+  const std::int64_t whole = size_to_split(*this, axis, at);
   std::int64_t start = 0, total = 0;
   for (std::int64_t size : sizes) total += size;
-  if (total != this->size(axis, loc))
-    fail(at, {"the sizes ", sizes, " do not add up to ", this->size(axis, loc)});
+  if (total != whole) fail(at, {"the sizes ", sizes, " do not add up to ", whole});
   std::vector<Tensor> parts;
   for (std::int64_t size : sizes) {
     parts.push_back(titled("SplitWithSizesBackward0", narrow(axis, start, size, loc)));
@@ -7113,9 +7125,8 @@ inline std::vector<Tensor> Tensor::split(Dims sizes, Extent axis, Loc loc) const
 // Parts of `size` along an axis; the last one has what is left. Views.
 inline std::vector<Tensor> Tensor::split(std::int64_t size, Extent axis, Loc loc) const {
   const At at{"split", loc};
-  check_together(at, {this});
+  const std::int64_t whole = size_to_split(*this, axis, at);
   if (size < 1) fail(at, {"the size is ", size, ", it has to be positive"});
-  const std::int64_t whole = this->size(axis, loc);
   std::vector<Tensor> parts;
   for (std::int64_t start = 0; start < std::max<std::int64_t>(whole, 1); start += size)
     parts.push_back(titled("SplitBackward0", slice(axis, start, start + size, 1, loc)));
@@ -7123,16 +7134,18 @@ inline std::vector<Tensor> Tensor::split(std::int64_t size, Extent axis, Loc loc
 }
 // As many parts of equal size as there are, at most `count`. Views.
 inline std::vector<Tensor> Tensor::chunk(Extent count, Extent axis, Loc loc) const {
-  if (count < 1) fail({"chunk", loc}, {"the count is ", count, ", it has to be positive"});
-  const std::int64_t whole = size(axis, loc);
+  const At at{"chunk", loc};
+  const std::int64_t whole = size_to_split(*this, axis, at);
+  if (count < 1) fail(at, {"the count is ", count, ", it has to be positive"});
   if (whole > 0) return split((whole + count - 1) / count, axis, loc);
   std::vector<Tensor> parts;  // of nothing there are as many as asked for
   for (std::int64_t i = 0; i < count; ++i) parts.push_back(narrow(axis, 0, 0, loc));
   return parts;
 }
 inline std::vector<Tensor> Tensor::unbind(Extent axis, Loc loc) const {
+  const std::int64_t count = size_to_split(*this, axis, {"unbind", loc});
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < size(axis, loc); ++i)
+  for (std::int64_t i = 0; i < count; ++i)
     parts.push_back(titled("UnbindBackward0", select(axis, i, loc)));
   return parts;
 }

@@ -201,6 +201,12 @@ TEST_CASE("what changes a shape says what does not fit") {
   CHECK(error_of([&] {
           return split(x, {1, 1}, 1)[0];
         }) == "split: the sizes [1, 1] do not add up to 3 at HERE.");
+  CHECK(error_of([&] { return split(x, 1, 2)[0]; }) ==
+        "split: axis 2 is out of range for 2 dimensions at HERE. Hint: use -2 to 1");
+  CHECK(error_of([&] { return chunk(x, 2, 2)[0]; }).find("chunk: axis 2 is out of range") == 0);
+  CHECK(error_of([&] { return unbind(x, 2)[0]; }).find("unbind: axis 2 is out of range") == 0);
+  CHECK(error_of([&] { return unbind(tensor(1.0))[0]; }) ==
+        "unbind: a 0-d tensor has no axes at HERE. Hint: unsqueeze(0) gives it one");
   CHECK(error_of([&] { return chunk(x, 0)[0]; }) ==
         "chunk: the count is 0, it has to be positive at HERE.");
   CHECK(error_of([&] {
@@ -414,9 +420,11 @@ TEST_CASE("item wants one number") {
 
 TEST_CASE("a condition that is not one number names the line of the comparison") {
   const Tensor x = tensor({1., 2.});
-  CHECK(error_of([&] { return x > 1 ? 1 : 0; }) ==
-        "item: a tensor of shape [2] is not one number at HERE. Hint: reduce it first, with sum(), "
-        "mean() or all(), or pick an element: x[0]");
+  CHECK(
+      error_of([&] { return x > 1 ? 1 : 0; }) ==
+      "item: a tensor of shape [2] is not one number at HERE. Hint: reduce it with all() or any(); "
+      "between masks write & | ~ instead of && || !");
+  CHECK(error_of([&] { return x > 1 && x < 2; }).find("write & | ~") != std::string::npos);
 }
 
 TEST_CASE("data wants the type of the elements") {
@@ -477,6 +485,9 @@ TEST_CASE("backward explains what it cannot do") {
   CHECK(error_of([&] { (x * x).backward(); }) ==
         "backward: only a single number has an implied gradient of 1, and the shape is [2] at "
         "HERE. Hint: reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
+  CHECK(error_of([&] { return grad(x * x, x)[0]; }) ==
+        "grad: only a single number has an implied gradient of 1, and the shape is [2] at HERE. "
+        "Hint: reduce with sum() or mean(), or add {.grad_outputs = {ones_like(y)}}");
   CHECK(error_of([&] { (x * x).backward(ones({3})); }) ==
         "backward: the gradient has shape [3], and the tensor [2] at HERE.");
   CHECK(refused([&] { (x * x).backward(ones({1})); }));
