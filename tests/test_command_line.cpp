@@ -58,9 +58,9 @@ TEST_CASE("05, 5, chain_rule and 05_chain_rule all name one lesson") {
 
 TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code 2") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"veiw 05", "\"veiw\""},
+      {"veiw 05", "no word \"veiw\"; ./run --help"},
       {"lesson", "which lesson"},
-      {"lesson 99", "there is no lesson \"99\""},
+      {"lesson 99", "there is no lesson \"99\"; ./run list"},
       {"lesson 05 --colour", "--colour"},
       {"play 99", "there is no lesson \"99\""},
       {"list 05", "\"05\""},
@@ -69,7 +69,7 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
       {"view 05 --step", "--step needs a value"},
       {"view 05 --step thirteen", "not \"thirteen\""},
       {"view 05 --step -1", "not \"-1\""},
-      {"view 05 --speed 3", "no option \"--speed\""},
+      {"view 05 --speed 3", "no option \"--speed\"; ./run view --help"},
       {"export", "which lesson, or which file?"},
       {"export 99 --to out", "there is no lesson \"99\""},
       {"export nowhere.cpp --to out", "there is no file \"nowhere.cpp\""},
@@ -101,7 +101,7 @@ TEST_CASE("every word explains itself when asked for --help") {
     const auto one = minitensor(std::string(word) + " --help");
     CHECK(one.exit_code == 0);
     CHECK(one.err == "");
-    CHECK(contains(one.out, std::string("minitensor ") + word));
+    CHECK(contains(one.out, std::string("./run ") + word));
   }
   CHECK(contains(minitensor("export --help").out, "--frames"));
 }
@@ -111,6 +111,16 @@ TEST_CASE("run --help names every word of the program and of its own") {
   CHECK(help.exit_code == 0);
   for (const char* word : {"list", "lesson", "view", "export", "shot", "test", "bench", "install"})
     CHECK(contains(help.out, std::string("./run ") + word));
+}
+
+TEST_CASE("run explains test and install when asked for --help, and does neither") {
+  for (const std::string word : {"test", "install"}) {
+    INFO(word);
+    const auto help = shell::run("cd / && '" SOURCE_DIRECTORY "/run' " + word + " --help");
+    CHECK(help.exit_code == 0);
+    CHECK(help.err == "");
+    CHECK(contains(help.out, "./run " + word));
+  }
 }
 
 TEST_CASE("without words and without a display the first lesson is told, and how to export it") {

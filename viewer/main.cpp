@@ -94,7 +94,7 @@ Request sort_out(const Word& word, const std::vector<std::string>& typed) {
     for (const Option& one : word.options)
       if (one.name == text) option = &one;
     if (option == nullptr)
-      throw Mistake(word.name + " has no option " + in_quotes(text) + "; minitensor " + word.name +
+      throw Mistake(word.name + " has no option " + in_quotes(text) + "; ./run " + word.name +
                     " --help lists them");
     if (!option->value.empty() && i + 1 == typed.size())
       throw Mistake(text + " needs a value: " + option->value);
@@ -125,7 +125,7 @@ bool is_program_file(const std::string& text) {
 
 LessonName lesson_called(const std::string& word) {
   if (std::optional<LessonName> found = find_lesson(word)) return *found;
-  throw Mistake("there is no lesson " + in_quotes(word) + "; minitensor list shows them all");
+  throw Mistake("there is no lesson " + in_quotes(word) + "; ./run list shows them all");
 }
 
 const std::string& the_lesson_or_file(const Request& request) {
@@ -169,7 +169,7 @@ int list_lessons(const Request& request) {
 // Both words are one function: whether a viewer or a terminal is told is decided by whether a
 // viewer is listening.
 int tell_lesson(const std::vector<std::string>& typed) {
-  if (typed.empty()) throw Mistake("which lesson? minitensor list shows them all");
+  if (typed.empty()) throw Mistake("which lesson? ./run list shows them all");
   return play(lesson_called(typed[0]), {typed.begin() + 1, typed.end()});
 }
 
@@ -347,7 +347,7 @@ const std::vector<Word> all_words = {
     {"list", "", "the lessons, one a line", {}, list_lessons},
     {"lesson",
      "05 [options]",
-     "tells a lesson in this terminal; lesson 05 --help lists its options",
+     "tells a lesson in this terminal; ./run lesson 05 --help lists its options",
      {},
      nullptr},
     {"view", "05 | mine.cpp [flags] [options] [-- arguments]",
@@ -369,7 +369,7 @@ const std::vector<Word> all_words = {
 };
 
 void explain(const Word& word) {
-  std::cout << "minitensor " << word.name << ' ' << word.usage << "\n\n  " << word.about << '\n';
+  std::cout << "./run " << word.name << ' ' << word.usage << "\n\n  " << word.about << '\n';
   if (!word.options.empty()) std::cout << '\n';
   for (const Option& option : word.options) {
     std::string left = option.name + ' ' + option.value;
@@ -385,7 +385,7 @@ int explain_all() {
     left.resize(8, ' ');
     std::cout << "  " << left << word.about << '\n';
   }
-  std::cout << "\nminitensor WORD --help tells the rest. Without a word the viewer opens on the "
+  std::cout << "\n./run WORD --help tells the rest. Without a word the viewer opens on the "
                "first lesson.\n";
   return 0;
 }
@@ -404,7 +404,7 @@ int act(const std::vector<std::string>& typed) {
     }
     return word.act == nullptr ? tell_lesson(rest) : word.act(sort_out(word, rest));
   }
-  throw Mistake("there is no word " + in_quotes(name) + "; minitensor --help lists them");
+  throw Mistake("there is no word " + in_quotes(name) + "; ./run --help lists them");
 }
 
 }  // namespace
