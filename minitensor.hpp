@@ -959,6 +959,10 @@ class [[nodiscard]] Tensor {
   Tensor unfold(Extent axis, Extent size, Extent step, Loc loc = Loc::here()) const;
 
   // ---- Elementwise ----
+  Tensor add(const Operand& other) const;
+  Tensor sub(const Operand& other) const;
+  Tensor mul(const Operand& other) const;
+  Tensor div(const Operand& other) const;
   Tensor pow(const Tensor& exponent, Loc loc = Loc::here()) const;
   Tensor pow(Scalar exponent, Loc loc = Loc::here()) const;
   Tensor neg(Loc loc = Loc::here()) const;
@@ -4984,6 +4988,7 @@ inline Tensor operator+(const Operand& a, const Operand& b) {
   return dispatch<rule::Add, rule::AddNumber, rule::AddNumber>(a, b);
 }
 
+inline Tensor Tensor::add(const Operand& other) const { return *this + other; }
 inline Tensor add(const Tensor& a, const Operand& b) { return a + b; }
 
 // ---- Subtraction --------------------------------------------------------------------------------
@@ -5041,6 +5046,7 @@ inline Tensor operator-(const Operand& a, const Operand& b) {
   return dispatch<rule::Sub, rule::SubNumber, rule::NumberSub>(a, b);
 }
 
+inline Tensor Tensor::sub(const Operand& other) const { return *this - other; }
 inline Tensor sub(const Tensor& a, const Operand& b) { return a - b; }
 
 // ---- Multiplication -----------------------------------------------------------------------------
@@ -5077,6 +5083,7 @@ inline Tensor operator*(const Operand& a, const Operand& b) {
   return dispatch<rule::Mul, rule::MulNumber, rule::MulNumber>(a, b);
 }
 
+inline Tensor Tensor::mul(const Operand& other) const { return *this * other; }
 inline Tensor mul(const Tensor& a, const Operand& b) { return a * b; }
 
 // ---- Division -----------------------------------------------------------------------------------
@@ -5126,6 +5133,7 @@ inline Tensor operator/(const Operand& a, const Operand& b) {
   return dispatch<rule::Div, rule::DivNumber, rule::NumberDiv>(a, b);
 }
 
+inline Tensor Tensor::div(const Operand& other) const { return *this / other; }
 inline Tensor div(const Tensor& a, const Operand& b) { return a / b; }
 
 // ---- Powers -------------------------------------------------------------------------------------
@@ -6036,6 +6044,9 @@ inline Tensor Tensor::floor_divide(const Operand& other) const {
 inline Tensor fmod(const Tensor& a, const Operand& b) { return a.fmod(b); }
 inline Tensor remainder(const Tensor& a, const Operand& b) { return a.remainder(b); }
 inline Tensor floor_divide(const Tensor& a, const Operand& b) { return a.floor_divide(b); }
+// Python's %, whose result has the sign of the divisor: -7 % 3 is 2. (Between two ints of C++ it
+// would be -1; that is fmod.)
+inline Tensor operator%(const Tensor& a, const Operand& b) { return a.remainder(b); }
 
 struct DivOptions {
   ByName by_name = ByName();

@@ -452,6 +452,18 @@ TEST_CASE("more functions of two numbers agree with PyTorch at all pairs of awkw
         {"tenths_left", "tenths_right"}, 1e-6, 1e-12);
 }
 
+TEST_CASE("the four operators have names, as functions and as methods") {
+  const Tensor a = tensor({{1., 2.}, {3., 4.}}), b = tensor({10., 20.});
+  CHECK(equal(a.add(b), a + b));
+  CHECK(equal(a.sub(b), a - b));
+  CHECK(equal(a.mul(b), a * b));
+  CHECK(equal(a.div(b), a / b));
+  CHECK(equal(a.add(1), add(a, 1)));
+  CHECK(equal(a.sub(1), sub(a, 1)));
+  CHECK(equal(a.mul(2), mul(a, 2)));
+  CHECK(equal(a.div(2), div(a, 2)));
+}
+
 TEST_CASE(
     "quotients of integers are rounded as PyTorch rounds them, without a detour over floats") {
   const Tensor a = golden().at("whole_left").to(int64), b = golden().at("whole_right").to(int64);
@@ -465,6 +477,8 @@ TEST_CASE(
   const std::int64_t large = (std::int64_t{1} << 62) + 1;
   CHECK(floor_divide(tensor({large}), 1).item<std::int64_t>() == large);
   CHECK(tensor({7, -7}).remainder(2).to_vector<int>() == std::vector<int>{1, 1});
+  CHECK(same(a % b, "remainder_whole.y") == "");
+  CHECK((tensor({7, -7}) % 3).to_vector<int>() == std::vector<int>{1, 2});
   CHECK(floor_divide(tensor({7, -7}), 2.0).dtype() == float32);
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   CHECK(floor_divide(tensor({least}), -1).item<std::int64_t>() == least);
