@@ -54,6 +54,45 @@ TEST_CASE("the README's programs print the numbers that stand beside them") {
   for (const std::string& program : programs()) check(program);
 }
 
+// The code in the right column of the table of idioms.
+std::vector<std::string> idioms() {
+  const std::string text = readme();
+  std::size_t at = text.find("| Python | here |");
+  REQUIRE(at != text.npos);
+  std::istringstream lines(text.substr(at, text.find("\n\n", at) - at));
+  std::vector<std::string> found;
+  const std::regex code("`([^`]+)`");
+  for (std::string line; std::getline(lines, line);) {
+    const std::string right = line.substr(line.rfind('|', line.size() - 2));
+    for (std::sregex_iterator match(right.begin(), right.end(), code), end; match != end; ++match)
+      found.push_back((*match)[1]);
+  }
+  return found;
+}
+
+TEST_CASE("what the README gives for idioms of Python compiles, and runs") {
+  REQUIRE(idioms().size() == 17);
+  std::string program = "#include \"minitensor.hpp\"\nusing namespace mt;\nint main() {\n";
+  for (const std::string& idiom : idioms())
+    program +=
+        "  {\n    Tensor x = randn({3, 4}), a = ones({4, 4}), b = ones({4, 4}), "
+        "w = ones({2}, {.requires_grad = true}), loss = w.pow(2).sum();\n"
+        "    loss.backward({.retain_graph = true});\n    " +
+        idiom + ";\n  }\n";
+  program += "}\n";
+  INFO(program);
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "prog.cpp", program);
+  const auto compiled =
+      shell::run("cd '" + folder.path().string() +
+                 "' && '" COMPILER "' -std=c++20 -w -I'" SOURCE_DIRECTORY "' prog.cpp -o prog");
+  INFO(compiled.err);
+  REQUIRE(compiled.exit_code == 0);
+  const auto ran = shell::run("'" + (folder / "prog").string() + "'");
+  INFO(ran.err);
+  CHECK(ran.exit_code == 0);
+}
+
 TEST_CASE("the README's reading order tells the chapters of the header and their true lengths") {
   std::string table;
   for (const book::Chapter& chapter : book::chapters())
