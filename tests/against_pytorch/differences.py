@@ -66,6 +66,12 @@ def few_digits(d):
     return all(a == b or a != a and b != b or abs(a - b) <= most for a, b in zip(ours, theirs))
 
 
+def nothing_there(d):
+    """Whether the two agree in all that is not 0 in PyTorch."""
+    ours, theirs = (list(map(float, text.split()[2:])) for text in (d.ours, d.theirs))
+    return all(b == 0 or abs(a - b) <= 1e-3 * abs(b) for a, b in zip(ours, theirs))
+
+
 def twice(d):
     """Whether a derivative is recorded, to be differentiated again."""
     return re.search(r"= grad \S+ \S+ true", "\n".join(d.program))
@@ -316,7 +322,7 @@ KNOWN = [
     ("PyTorch's allclose wants one dtype, and its equal_nan wants the first shape to be the larger one",
      lambda d: d.op == "allclose" and says("did not match", "doesn't match the broadcast shape")(d)),
     ("meshgrid only moves numbers, of any dtypes", says("meshgrid expects all tensors to have the same dtype")),
-    ("PyTorch's addmm wants one dtype", lambda d: d.op == "addmm" and says("must have the same dtype")(d)),
+    ("PyTorch's addmm wants one dtype", lambda d: d.op in ("addmm", "linear") and says("must have the same dtype")(d)),
     ("PyTorch does not make an integer of what is too large for one, or NaN",
      lambda d: d.op.endswith(".dtype") and says("without overflow")(d)),
     ("PyTorch's float32 gelu of a negative number has few digits, because 1 + erf cancels; ours has them all",
@@ -327,6 +333,12 @@ KNOWN = [
     ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
      lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
      "float32" in d.types.values() and few_digits(d)),
+    ("PyTorch loses the second derivative of a product with two zeros",
+     lambda d: d.kind in ("value", "gradient") and twice(d) and uses(d, "prod", "prod.axis", "prod.dtype") and
+     nothing_there(d)),
+    ("PyTorch's gradient of gelu is memory that nobody wrote, where what arrives is laid out otherwise",
+     lambda d: d.kind in ("value", "gradient") and " float32" in d.ours and uses(d, "gelu") and
+     uses(d, "t", "transpose", "permute", "movedim") and " 0 0" in d.theirs),
     ("PyTorch's nll_loss takes one row of logits for a whole line of classes",
      lambda d: refuses("nll_loss: the shapes")(d) and len(d.shapes.get(d.words[1], [])) == 1),
     ("PyTorch's convolution of one row takes a bias of another dtype, which does not count",
