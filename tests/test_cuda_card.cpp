@@ -487,14 +487,18 @@ __global__ void write_all(float* y, int n, int beyond) {
   if (i < n + beyond) y[i] = static_cast<float>(i);
 }
 
-TEST_CASE("a write beyond an allocation is caught, and so is a step of the processor into it") {
+TEST_CASE("a write beyond an allocation is caught, and so is one where the other machine's lie") {
 #if defined(__SANITIZE_ADDRESS__)
-  const Tensor y = zeros({100}, {.device = cuda});
+  const Tensor x = zeros({100}), y = x.to(cuda);
   float* data = as<float>(y.elements().data);
   CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 0); }) == "lived");
   CHECK(death_of([&] { start(write_all, 2, 64, data, 100, 1); }).find("AddressSanitizer") !=
         std::string::npos);
   CHECK(death_of([&] { data[3] = 1; }).find("AddressSanitizer") != std::string::npos);
+  float* here = as<float>(x.elements().data);
+  CHECK(death_of([&] { here[3] = 1; }) == "lived");
+  CHECK(death_of([&] { start(write_all, 2, 64, here, 100, 0); }).find("AddressSanitizer") !=
+        std::string::npos);
 #else
   std::cout << "skipped: the address sanitizer is off\n";
 #endif

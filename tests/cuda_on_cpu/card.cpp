@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -101,13 +102,40 @@ cudaError_t failed(cudaError_t error, const std::string& text = "") {
   return last_error = error;
 }
 
-void show(bool visible) {
-  for (const auto& [data, allocation] : memory)
-    if (visible)
-      ASAN_UNPOISON_MEMORY_REGION(data, allocation.bytes);
-    else
-      ASAN_POISON_MEMORY_REGION(data, allocation.bytes);
+void show(void* data, std::size_t bytes, bool visible) {
+  if (visible)
+    ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+  else
+    ASAN_POISON_MEMORY_REGION(data, bytes);
 }
+void show(bool visible) {
+  for (const auto& [data, allocation] : memory) show(data, allocation.bytes, visible);
+}
+
+// The processor's elements, and how many bytes they are. (It lives for ever: a tensor in a static
+// variable may come before it and go after it.)
+struct Elements {
+  std::mutex guard;
+  std::map<void*, std::size_t> blocks;
+};
+Elements& of_processor() {
+  static auto& elements = *new Elements;
+  return elements;
+}
+// While a kernel runs, they are closed.
+class Closed {
+ public:
+  Closed() { show_all(false); }
+  ~Closed() { show_all(true); }
+  Closed(const Closed&) = delete;
+  Closed& operator=(const Closed&) = delete;
+
+ private:
+  static void show_all(bool visible) {
+    const std::lock_guard guard(of_processor().guard);
+    for (const auto& [data, bytes] : of_processor().blocks) show(data, bytes, visible);
+  }
+};
 
 std::size_t in_use(int card) {
   std::size_t bytes = 0;
@@ -349,6 +377,7 @@ int run(Size grid, Size size, const std::function<void()>& thread) {
   if (chosen_card >= settings.cards) return failed(cudaErrorInvalidDevice);
   ++launched;
   const Open access;
+  const Closed processor;
   gridDim = dim3(grid[0], grid[1], grid[2]);
   blockDim = block.size = dim3(size[0], size[1], size[2]);
   block.body = &thread;
@@ -374,6 +403,29 @@ std::uint64_t shuffle(std::uint64_t value, unsigned lane, const char* file, int 
 }
 
 }  // namespace card
+
+// The header asks aligned_alloc for elements, and nothing else does. The linker's option --wrap
+// leads these calls to here.
+extern "C" {
+void* __real_aligned_alloc(std::size_t alignment, std::size_t bytes);
+void* __wrap_aligned_alloc(std::size_t alignment, std::size_t bytes);
+void __real_free(void* data);
+void __wrap_free(void* data);
+
+void* __wrap_aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  void* const data = __real_aligned_alloc(alignment, bytes);
+  const std::lock_guard guard(of_processor().guard);
+  if (data) of_processor().blocks[data] = bytes;
+  return data;
+}
+void __wrap_free(void* data) {
+  {
+    const std::lock_guard guard(of_processor().guard);
+    of_processor().blocks.erase(data);
+  }
+  __real_free(data);
+}
+}
 
 // ---- The library --------------------------------------------------------------------------------
 

@@ -2,14 +2,15 @@
 //
 //   - memory is exactly as large as it was asked for, and filled with 0xff (NaN, -1): a step beyond
 //     it is found by AddressSanitizer, and what nobody has written shows;
-//   - only kernels and copies may touch it: to the processor it is closed;
+//   - only kernels and copies may touch it: to the processor it is closed, as the processor's
+//     elements are to kernels;
 //   - the threads of a block, and the blocks of a grid, run in the order that the test asks for:
 //     what needs a barrier and has none gives different results;
 //   - a barrier (or shuffle) that some threads reach and others do not, or at two places at once,
 //     is an error that names the places.
 //
-// What it does not notice: a kernel that reads the processor's memory (a real card would stop), and
-// anything about speed.
+// What it does not notice: a kernel that reads what else the processor has, such as a variable on
+// its stack (a real card would stop), and anything about speed.
 #pragma once
 
 #include <array>
