@@ -1,7 +1,8 @@
 // minitensor on an NVIDIA GPU: the verbs of chapter 7 once more, for a graphics card. MIT licence.
 //
 //     cmake -D MINITENSOR_CUDA=ON build
-//     nvcc -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 prog.cpp kernels.cu -lcublas
+//     nvcc -arch=native -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 prog.cpp
+//       kernels.cu -lcublas
 //
 // Whoever links this file has the device `cuda`. It defines one Machine (at the end) and tells the
 // header where it is; nobody includes it.
@@ -457,10 +458,12 @@ inline void copy(const View& y, const View& a) {
     minitensor::copy(packed, a);
     return minitensor::copy(y, packed);
   }
-  for (const Device device : {a.device, y.device}) minitensor::synchronize(device);
-  check(cudaMemcpy(y.data, a.data, static_cast<std::size_t>(y.shape.numel() * bytes_of(y.dtype)),
-                   cudaMemcpyDefault),
-        "copy");
+  const auto bytes = static_cast<std::size_t>(y.shape.numel() * bytes_of(y.dtype));
+  use(y.device == cpu ? a.device : y.device);  // cudaMemcpy refuses the pool of another card
+  if (y.device == cpu || a.device == cpu)
+    check(cudaMemcpy(y.data, a.data, bytes, cudaMemcpyDefault), "copy");
+  else
+    check(cudaMemcpyPeer(y.data, y.device.index, a.data, a.device.index, bytes), "copy");
 }
 
 inline void fill(const View& y, Scalar value) {

@@ -144,10 +144,12 @@ std::size_t in_use(int card) {
   return bytes;
 }
 
-bool on_a_card(const void* place) {
+constexpr int no_card = -1;
+int card_of(const void* place) {
   for (const auto& [data, allocation] : memory)
-    if (place >= data && place < static_cast<const char*>(data) + allocation.bytes) return true;
-  return false;
+    if (place >= data && place < static_cast<const char*>(data) + allocation.bytes)
+      return allocation.card;
+  return no_card;
 }
 
 cudaError_t allocate(void** data, std::size_t bytes, bool from_pool) {
@@ -514,9 +516,22 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *free = *total - in_use(chosen_card);
   return cudaSuccess;
 }
+// What lies in a pool must be the chosen card's; from one card to another goes cudaMemcpyPeer.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  const int to_card = card_of(to), from_card = card_of(from);
+  for (const int card : {to_card, from_card})
+    if (card != no_card && card != chosen_card)
+      return failed(cudaErrorInvalidValue, "the elements of another card");
   const card::Open access;
   std::memcpy(to, from, bytes);
-  if (!on_a_card(to)) brought_home += static_cast<std::int64_t>(bytes);
+  if (to_card == no_card) brought_home += static_cast<std::int64_t>(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeer(void* to, int to_card, const void* from, int from_card,
+                           std::size_t bytes) {
+  if (card_of(to) != to_card || card_of(from) != from_card)
+    return failed(cudaErrorInvalidValue, "this is not that card's");
+  const card::Open access;
+  std::memcpy(to, from, bytes);
   return cudaSuccess;
 }

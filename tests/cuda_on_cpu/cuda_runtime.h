@@ -103,6 +103,8 @@ cudaError_t cudaFree(void* data);
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyPeer(void* to, int to_card, const void* from, int from_card,
+                           std::size_t bytes);
 
 // The parameters are copied, as CUDA does it.
 template <class... Parameters>
