@@ -3,8 +3,8 @@
 // Without a card the lesson explains it, and reckons with numbers from data sheets. With one it
 // measures: cmake -D MINITENSOR_CUDA=ON, or
 //
-//   nvcc -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 -I. lessons/18_gpu.cpp
-//     lessons/main.cpp kernels.cu -lcublas
+//   nvcc -arch=native -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 -I.
+//     lessons/18_gpu.cpp lessons/main.cpp kernels.cu -lcublas
 //
 // The numbers are those of an A100 with 40 GB (NVIDIA's data sheet: 1555 GB/s, 19.5 TFLOPS in
 // float32), of PCI Express 4.0 x16 (31.5 GB/s by its standard, about 25 in practice), of DDR4-3200
