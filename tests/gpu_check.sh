@@ -18,12 +18,12 @@ build=${1:-build-gpu}
 say() { echo "gpu_check: $* (${SECONDS} s)"; }
 
 command -v nvcc >/dev/null || { echo "skipped: nvcc is not installed"; exit 0; }
-if ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
+if [[ $(nvidia-smi -L 2>/dev/null) != *GPU* ]]; then
   echo "skipped: no NVIDIA GPU was found"
   exit 0
 fi
 nvidia-smi -L
-capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+capability=$(nvidia-smi --id=0 --query-gpu=compute_cap --format=csv,noheader | tr -d .)
 
 say "building for compute capability $capability"
 cmake -S . -B "$build" --log-level=NOTICE -D CMAKE_BUILD_TYPE=Release -D MINITENSOR_CUDA=ON \
