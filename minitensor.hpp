@@ -388,7 +388,7 @@ using TypeOf = std::conditional_t<
 // Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
 // a compile-time one.
 template <class F>
-decltype(auto) with_type(DType t, F&& f) {
+constexpr decltype(auto) with_type(DType t, F&& f) {
   switch (t) {
     case DType::float32:
       return f(float{});
