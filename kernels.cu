@@ -508,14 +508,7 @@ inline dim3 block_for_rows(std::int64_t n) { return n <= 512 ? dim3(32, 8) : dim
 
 template <class T>
 __device__ void store(std::byte* to, DType dtype, T value) {
-  if (dtype == DType::float32)
-    element<float>(to) = converted<float>(value);
-  else if (dtype == DType::float64)
-    element<double>(to) = converted<double>(value);
-  else if (dtype == DType::int64)
-    element<std::int64_t>(to) = converted<std::int64_t>(value);
-  else
-    element<bool>(to) = converted<bool>(value);
+  with_type(dtype, [&]<class Y>(Y) { element<Y>(to) = converted<Y>(value); });
 }
 
 // What a reduction knows: for each result (kept) the numbers to fold (reduced). In two walks, view
@@ -646,17 +639,16 @@ inline void reduce(int formula, const View& y, const View& a) {
 template <class T>
 struct Candidate {
   T value;
-  std::int64_t index;  // -1: nothing yet
+  std::int64_t index;
 };
 
-// The better of two: NaN before numbers, then what F prefers, then what comes first.
+// The better of two: the one that F prefers, which is NaN before numbers; of equals the first.
 template <class F, class T>
 __device__ Candidate<T> better(const Candidate<T>& a, const Candidate<T>& b) {
-  if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
-  const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
-  if (a_is_nan != b_is_nan) return a_is_nan ? a : b;
-  if (a_is_nan || a.value == b.value) return a.index < b.index ? a : b;
-  return F::of(a.value, b.value) == a.value ? a : b;
+  const T best = F::of(a.value, b.value);
+  const auto is_best = [best](T x) { return x == best || (x != x && best != best); };
+  if (is_best(a.value) && is_best(b.value)) return a.index < b.index ? a : b;
+  return is_best(a.value) ? a : b;
 }
 
 // Each line of candidates is a row of threads. Views: value, index, first candidate.
@@ -665,7 +657,7 @@ __global__ void find_best(const __grid_constant__ Places lines, const Line along
   for_this_row(lines.n, [&](std::int64_t line) {
     std::byte* at[3];
     find(lines, line, at);
-    const Candidate<T> none{T(), -1};
+    const Candidate<T> none{F::template neutral<T>, along.size};  // no better than any
     Candidate<T> best = none;
     for (std::int64_t i = threadIdx.x; i < along.size; i += blockDim.x)
       best = better<F, T>(best, {element<T>(at[2] + i * along.step), i});
@@ -851,21 +843,19 @@ void multiply_by_blas(const Product& p, const BlasMatrix& a, const BlasMatrix& b
   };
   const T one = 1, zero = 0;
   // The last axis of the stacks goes to cuBLAS in one call; an odometer turns the others.
-  const Walk& walk = p.stacks.walk;
-  const int last = walk.axes - 1;
-  long long steps[3] = {};
-  for (int v = 0; v < 3 && last >= 0; ++v)
-    steps[v] = walk.steps[last][v] / static_cast<long long>(sizeof(T));
-  const int count = last < 0 ? 1 : static_cast<int>(walk.sizes[last]);
+  Walk walk = p.stacks.walk;
+  if (walk.axes == 0) walk.insert_axis(0, 1, walk.bytes);
+  const int last = walk.axes - 1, count = static_cast<int>(walk.sizes[last]);
+  const auto step = [&](int v) { return walk.steps[last][v] / static_cast<long long>(sizeof(T)); };
   const int rows = static_cast<int>(p.rows), columns = static_cast<int>(p.columns),
             inner = static_cast<int>(p.inner);
-  Odometer at(walk, last < 0 ? 0 : 1);
+  Odometer at(walk, 1);
   do {
     // y' = b' a': everything transposed, because cuBLAS thinks in columns.
     const auto gemm = [&](auto function) {
       return function(handle, operation(b), operation(a), columns, rows, inner, &one,
-                      as<T>(at.data[2]), b.leading, steps[2], as<T>(at.data[1]), a.leading,
-                      steps[1], &zero, as<T>(at.data[0]), leading, steps[0], count);
+                      as<T>(at.data[2]), b.leading, step(2), as<T>(at.data[1]), a.leading, step(1),
+                      &zero, as<T>(at.data[0]), leading, step(0), count);
     };
     if constexpr (std::is_same_v<T, float>)
       check(gemm(cublasSgemmStridedBatched), "multiply");
@@ -1009,12 +999,10 @@ inline void random(RandomDistribution kind, const View& y, Scalar first, Scalar 
 template <class Rule, class T>
 struct Updates {
   static constexpr int views = 1;
-  using Keeps = const View* const&;
-  using Numbers = const double* const&;
-  static void run(const View& w, const View& g, Keeps s, Numbers k) {
+  static void run(const View& w, const View& g, const View* const& s, const double* const& k) {
     for_each<Updates>({&w}, {optim::Update<Rule, T>(w, g, s, k)});
   }
-  static constexpr Verb<const View&, const View&, Keeps, Numbers> verb() {
+  static constexpr decltype(&run) verb() {
     if constexpr (Real<T>) return run;
     return nullptr;
   }
