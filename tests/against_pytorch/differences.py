@@ -333,6 +333,7 @@ KNOWN = [
     ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
      lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
      "float32" in d.types.values() and few_digits(d)),
+    ("PyTorch fails at zeros that it has not written out", says("ZeroTensors are immutable")),
     ("PyTorch loses the second derivative of a product with two zeros",
      lambda d: d.kind in ("value", "gradient") and twice(d) and uses(d, "prod", "prod.axis", "prod.dtype") and
      nothing_there(d)),
