@@ -3712,8 +3712,11 @@ MINITENSOR_INLINE void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, co
   const std::int64_t height = std::min(most, b.rows - depth);
   alignas(64) W strip[most][columns];
   for (std::int64_t k = 0; k < height; ++k)
-    for (std::int64_t j = 0; j < columns; ++j)
-      strip[k][j] = j < width ? static_cast<W>(b(depth + k, column + j)) : W(0);
+    if (b.column_step == 1 && width == columns)
+      std::memcpy(strip[k], &b(depth + k, column), sizeof strip[k]);
+    else
+      for (std::int64_t j = 0; j < columns; ++j)
+        strip[k][j] = j < width ? static_cast<W>(b(depth + k, column + j)) : W(0);
   for (std::int64_t i = 0; i < a.rows; i += rows) {
     const T* row[rows];  // below the last row, the last once more
     for (std::int64_t r = 0; r < rows; ++r) row[r] = &a(std::min(i + r, a.rows - 1), depth);
