@@ -3743,11 +3743,17 @@ MINITENSOR_INLINE void multiply_strips(const Matrix<T>& y, const Matrix<T>& a, c
     for (std::int64_t depth = 0; depth < b.rows; depth += 256)
       multiply_strip<T, bytes>(y, a, b, column, depth);
 }
-// With the vectors of the processor that it is compiled for: 16 bytes, 32 with AVX, 64 with
-// AVX-512.
+// How long the vectors are of the processor that it is compiled for.
+#if defined(__AVX512F__)
+constexpr std::int64_t vector_bytes = 64;
+#elif defined(__AVX__)
+constexpr std::int64_t vector_bytes = 32;
+#else
+constexpr std::int64_t vector_bytes = 16;
+#endif
 template <class T>
 MINITENSOR_LOOP void multiply_plain(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
-  multiply_strips<T, __BIGGEST_ALIGNMENT__>(y, a, b);
+  multiply_strips<T, vector_bytes>(y, a, b);
 }
 template <class T>
 MINITENSOR_LOOP MINITENSOR_WIDE void multiply_wide(const Matrix<T>& y, const Matrix<T>& a,
