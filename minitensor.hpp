@@ -3394,16 +3394,18 @@ struct FoldBody {
     for (; m > 0; --m, from += step)
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(y[i], converted<Wide>(as<T>(from)[i]));
   }
-  // One result is joined by n numbers that lie side by side. They are read like a text, in rows;
-  // some rows are folded, then these with the others, and then the columns, half onto half. What is
-  // left at the end, less than a row, joins them where it is as long as they are.
+  // One result is joined by n numbers that lie side by side. They are read like a text, in rows: a
+  // few rows are folded into one, more where that saves conversions, and that one into `part`. Then
+  // its columns are folded, half onto half. What is left of the numbers, less than a row, joins on
+  // the way, wherever there is enough of it for all columns of a half.
   MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
     constexpr std::int64_t columns = 128 / sizeof(Wide);  // they stay in registers
+    constexpr std::int64_t most = std::is_same_v<Near, Wide> ? 4 : 8;
     const T* a = as<T>(from);
     Wide part[columns];
     for (Wide& p : part) p = F::template neutral<Wide>;
     while (n >= columns) {
-      const std::int64_t rows = std::min<std::int64_t>(n / columns, 8);
+      const std::int64_t rows = std::min(n / columns, most);
       const auto at = [a](std::int64_t row, std::int64_t i) {
         return converted<Near>(a[row * columns + i]);
       };
