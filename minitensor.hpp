@@ -2061,7 +2061,10 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 // Without -march=native, the compiler must make do with what every processor has had since 2003. A
 // body that computes much is compiled a second time, for those since 2013, whose vectors are twice
 // as long.
-// A body that computes little waits for memory: it is read in vectors of 32 bytes, four in a round.
+//
+// A body that computes little waits for memory. It keeps to vectors of 32 bytes also where there
+// are longer ones, which would straddle two cache lines more often; and where it has two inputs, it
+// takes four vectors in a round.
 #if defined(__clang__)
 #define MINITENSOR_LOOP
 #define MINITENSOR_SHORT_LOOP
@@ -3515,7 +3518,7 @@ inline View broadcast_to(View view, const Shape& shape) {
 }
 // In a reduction y has size 1 in the axes that are reduced, and is broadcast to the shape of a. The
 // walk over both falls apart into one over the axes that are kept, along which y moves, and, at
-// each place of it, one over those that are reduced. Each has one axis at least.
+// each place of it, one over those that are reduced.
 inline Walk axes_where(const Walk& walk, bool moves) {
   Walk some = walk;
   some.axes = 0;
@@ -3636,7 +3639,7 @@ inline bool normalize(RowNormalization kind, const View& y, const View& a, int a
   const Loop loop = kind == RowNormalization::softmax ? Loop::of<SoftmaxBody<false>>()
                                                       : Loop::of<SoftmaxBody<true>>();
   View to = y, from = a;
-  take_axis(to, axis), take_axis(from, axis);
+  to.shape[axis] = from.shape[axis] = 1;
   share_out(Walk({&to, &from}), a.shape.numel(), [&](const Walk& share) {
     run_in_order(share, [&](const Row& row) {
       for (std::int64_t i = 0; i < row.n; ++i) {
@@ -3701,9 +3704,9 @@ struct Matrix {
 // at depth 0, y = a b.
 //
 // That strip of b is copied to where it lies dense and stays in the cache. Then six rows of a at a
-// time meet it. A processor has 16 registers for vectors: 12 hold the sums, two a row of the strip,
-// and one a number of a. So each row of the strip is fetched once for six products, and each number
-// of a once for a whole row.
+// time meet it. A processor has 16 registers for vectors, or more: 12 hold the sums, 2 the row of
+// the strip, 1 the number of a. So each row of the strip is fetched once for six products, and each
+// number of a once for a whole row.
 template <class T, std::int64_t bytes>
 MINITENSOR_INLINE void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b,
                                       std::int64_t column, std::int64_t depth) {
