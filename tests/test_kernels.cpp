@@ -622,6 +622,41 @@ TEST_CASE("a matrix product is right for all sizes and strides, in batches and r
   CHECK(wrong(y.view, [&](const Index&) { return dot; }) == 0);
 }
 
+// Which of its loops runs in the test above depends on the processor.
+TEST_CASE("each loop of the matrix product reads and writes nothing beyond its matrices") {
+  const auto loops = {mt::multiply<float>, mt::multiply_plain<float>};
+  const auto inner = [](View view) {
+    for (int axis : {0, 1}) --view.shape[axis];
+    return view;
+  };
+  const auto on_edge = [](const View& view, const Index& i) {
+    return i[0] + 1 == view.shape[0] || i[1] + 1 == view.shape[1];
+  };
+  for (const Integer64 n : {1, 5, 6, 7, 13})
+    for (const Integer64 k : {1, 256, 257})
+      for (const Integer64 m : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33}) {
+        const Elements a = pattern(mt::float32, Shape(n + 1, k + 1)),
+                       b = pattern(mt::float32, Shape(k + 1, m + 1), Layout::dense, 3);
+        for (const View& view : {a.view, b.view})
+          for_each(view.shape, [&](const Index& i) {
+            if (on_edge(view, i)) set(view, i, not_a_number);
+          });
+        for (const auto loop : loops) {
+          Elements y(mt::float32, Shape(n + 1, m + 1));
+          mt::fill(y.view, 99);
+          const View to = inner(y.view), left = inner(a.view), right = inner(b.view);
+          loop({to, to.data}, {left, left.data}, {right, right.data});
+          CHECK(wrong(y.view, [&](const Index& i) {
+                  if (on_edge(y.view, i)) return 99.0;
+                  double sum = 0;
+                  for (Integer64 l = 0; l < k; ++l)
+                    sum += number(left, {i[0], l}) * number(right, {l, i[1]});
+                  return sum;
+                }) == 0);
+        }
+      }
+}
+
 TEST_CASE("a product of integers wraps around") {
   Elements a(mt::int64, Shape(1, 3)), b(mt::int64, Shape(3, 1)), y(mt::int64, Shape(1, 1));
   mt::fill(a.view, Integer64{1} << 62);
