@@ -7138,7 +7138,10 @@ inline std::vector<Tensor> Tensor::split(Dims sizes, Extent axis, Loc loc) const
   const At at{"split", loc};
   const std::int64_t whole = size_to_split(*this, axis, at);
   std::int64_t start = 0, total = 0;
-  for (std::int64_t size : sizes) total += size;
+  for (std::int64_t size : sizes) {
+    if (size < 0) fail(at, {"a size is negative: ", sizes});
+    total += size;
+  }
   if (total != whole) fail(at, {"the sizes ", sizes, " do not add up to ", whole});
   std::vector<Tensor> parts;
   for (std::int64_t size : sizes) {

@@ -201,6 +201,9 @@ TEST_CASE("what changes a shape says what does not fit") {
   CHECK(error_of([&] {
           return split(x, {1, 1}, 1)[0];
         }) == "split: the sizes [1, 1] do not add up to 3 at HERE.");
+  CHECK(error_of([&] {
+          return split(x, {4, -1}, 1)[0];
+        }) == "split: a size is negative: [4, -1] at HERE.");
   CHECK(error_of([&] { return split(x, 1, 2)[0]; }) ==
         "split: axis 2 is out of range for 2 dimensions at HERE. Hint: use -2 to 1");
   CHECK(error_of([&] { return chunk(x, 2, 2)[0]; }).find("chunk: axis 2 is out of range") == 0);
