@@ -113,8 +113,8 @@ TEST_CASE("run --help names every word of the program and of its own") {
     CHECK(contains(help.out, std::string("./run ") + word));
 }
 
-TEST_CASE("run explains test and install when asked for --help, and does neither") {
-  for (const std::string word : {"test", "install"}) {
+TEST_CASE("run explains test, install and bench when asked for --help, and does nothing") {
+  for (const std::string word : {"test", "install", "bench"}) {
     INFO(word);
     const auto help = shell::run("cd / && '" SOURCE_DIRECTORY "/run' " + word + " --help");
     CHECK(help.exit_code == 0);
