@@ -2514,8 +2514,8 @@ MINITENSOR_FORMULA float fast_exp_below_0(float x) {
 }
 
 // a / b where many numbers are divided by one: a division takes as long as ten multiplications.
-// What the product lacks is told by its remainder, exactly; so this is a / b to the last bit (P.
-// Markstein, 1990) unless it is so small, below 2^-100, that the remainder loses digits.
+// The remainder says, exactly, what the product lacks. So this is a / b to the last bit (after
+// P. Markstein, 1990), unless it is below 2^-100, where the remainder loses digits.
 MINITENSOR_FORMULA float quotient(float a, float b, float one_by_b) {
   const float near = a * one_by_b;
   return std::fma(std::fma(-near, b, a), one_by_b, near);

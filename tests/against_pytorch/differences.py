@@ -333,6 +333,13 @@ KNOWN = [
     ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
      lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
      "float32" in d.types.values() and few_digits(d)),
+    ("an index made of what is out of range is 0 here, and refused in PyTorch", says("index -9223372036854775808 is out")),
+    ("the norm of nothing, of a negative order, is 1 / 0; 2.x refuses it",
+     lambda d: d.kind in ("value", "gradient") and d.op in ("norm", "norm.axes", "norm.dtype") and "inf" in d.ours and
+     0 in d.shapes.get(d.words[1], [])),
+    ("PyTorch's std and var of equal numbers miss 0 by a rounding error, which then has a gradient",
+     lambda d: d.kind in ("value", "gradient") and uses(d, "std", "var", "std.axes", "var.axes") and
+     not any(map(float, d.ours.split()[2:]))),
     ("PyTorch fails at zeros that it has not written out", says("ZeroTensors are immutable")),
     ("PyTorch loses the second derivative of a product with two zeros",
      lambda d: d.kind in ("value", "gradient") and twice(d) and uses(d, "prod", "prod.axis", "prod.dtype") and
