@@ -165,7 +165,7 @@ KNOWN = [
      lambda d: d.kind in ("gradient", "value") and uses(d, "amax", "amin") and "nan" in d.theirs),
     ("a clamp whose minimum is above its maximum keeps a NaN, and so gives its gradient to the NaN; PyTorch's to the "
      "maximum as well",
-     lambda d: d.kind == "gradient" and uses(d, "clamp.tensors") and "nan" in d.answer),
+     lambda d: d.kind in ("gradient", "value") and uses(d, "clamp.tensors") and "nan" in d.answer),
     ("a 0-d tensor has no axis along which one could index",
      refuses("a 0-d tensor has no axis to index", "a 0-d tensor has no axis to unfold",
              "gather: the index has shape [], ", "and the tensor [] at")),
@@ -339,6 +339,10 @@ KNOWN = [
     ("PyTorch's std and var of equal numbers miss 0 by a rounding error, which then has a gradient",
      lambda d: d.kind in ("value", "gradient") and uses(d, "std", "var", "std.axes", "var.axes") and
      not any(map(float, d.ours.split()[2:]))),
+    ("the remainder of a multiple, missed by a rounding error, is about 0 or about the divisor",
+     lambda d: d.kind == "value" and d.op.startswith(("remainder", "fmod")) and
+     all(a == b or abs(a - b) <= 1e-9 * abs(b) or min(abs(a), abs(b)) < 1e-9
+         for a, b in zip(*(map(float, text.split()[2:]) for text in (d.ours, d.theirs))))),
     ("PyTorch fails at zeros that it has not written out", says("ZeroTensors are immutable")),
     ("PyTorch fails where a leaf that asks for no gradient any more is written", says("moved into the graph interior")),
     ("PyTorch's second derivative of a logsumexp of nothing fails", says("can be any value and is ambiguous")),
@@ -365,7 +369,8 @@ KNOWN = [
      lambda d: d.kind in ("gradient", "value") and uses(d, "pow", "pow.base") and "nan" in d.theirs and
      only_nan_there(d)),
     ("what a normalisation brings to 0 may be a rounding error in PyTorch, which counts as true",
-     lambda d: d.kind == "value" and " bool" in d.ours and uses(d, "group_norm", "batch_norm", "layer_norm")),
+     lambda d: d.kind == "value" and uses(d, "group_norm", "batch_norm", "layer_norm") and
+     (" bool" in d.ours or d.op in ("count_nonzero", "sign", "ceil", "floor"))),
     ("PyTorch computes normalisations as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
      lambda d: d.kind in ("value", "gradient") and (
          uses(d, "batch_norm") and "inf" in d.ours or uses(d, "group_norm", "layer_norm") and
