@@ -343,6 +343,8 @@ KNOWN = [
      lambda d: d.kind == "value" and d.op.startswith(("remainder", "fmod")) and
      all(a == b or abs(a - b) <= 1e-9 * abs(b) or min(abs(a), abs(b)) < 1e-9
          for a, b in zip(*(map(float, text.split()[2:]) for text in (d.ours, d.theirs))))),
+    ("a view of what was written into is not a leaf, also before it is used",
+     lambda d: d.op == "requires_grad_" and refuses("it is not a leaf")(d) and made_by(d, d.words[1]) in VIEWS),
     ("PyTorch fails at zeros that it has not written out", says("ZeroTensors are immutable")),
     ("PyTorch fails where a leaf that asks for no gradient any more is written", says("moved into the graph interior")),
     ("PyTorch's second derivative of a logsumexp of nothing fails", says("can be any value and is ambiguous")),
@@ -370,14 +372,14 @@ KNOWN = [
      only_nan_there(d)),
     ("what a normalisation brings to 0 may be a rounding error in PyTorch, which counts as true",
      lambda d: d.kind == "value" and uses(d, "group_norm", "batch_norm", "layer_norm") and
-     (" bool" in d.ours or d.op in ("count_nonzero", "sign", "ceil", "floor"))),
+     (" bool" in d.ours or d.op.startswith(("count_nonzero", "sign", "ceil", "floor")))),
     ("PyTorch computes normalisations as x * a + b, which misses 0 by a rounding error: 1 / 0 is then not infinite",
      lambda d: d.kind in ("value", "gradient") and (
          uses(d, "batch_norm") and "inf" in d.ours or uses(d, "group_norm", "layer_norm") and
          uses(d, "/", "/=", "div", "div_", "reciprocal") and re.search("inf|nan", d.ours))),
     ("nor is such a rounding error on the kink of abs or relu, as a 0 is",
      lambda d: d.kind == "gradient" and uses(d, "batch_norm", "group_norm", "layer_norm") and
-     uses(d, "abs", "sign", "relu", "leaky_relu", "l1_loss") and re.search(r"\d(e-0[789]|e-1\d)( |$)", d.answer, re.M)),
+     uses(d, "abs", "sign", "relu", "leaky_relu", "elu", "l1_loss") and re.search(r"\d(e-0[789]|e-1\d)( |$)", d.answer, re.M)),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
      lambda d: d.kind == "gradient" and uses(d, "gelu") and '"tanh"' in " ".join(d.program) and "nan" in d.ours and
      "inf" in d.theirs),
