@@ -332,7 +332,8 @@ KNOWN = [
     ("the gradient of a float64 factor of x *= y is computed in float64, also where x is float32",
      lambda d: d.kind in ("value", "gradient") and " float64" in d.ours and uses(d, "*=", "mul_", "/=", "div_") and
      "float32" in d.types.values() and few_digits(d)),
-    ("an index made of what is out of range is 0 here, and refused in PyTorch", says("index -9223372036854775808 is out")),
+    ("an index made of what is out of range is 0 here, and refused in PyTorch",
+     says("index -9223372036854775808 is out")),
     ("the norm of nothing, of a negative order, is 1 / 0; 2.x refuses it",
      lambda d: d.kind in ("value", "gradient") and d.op in ("norm", "norm.axes", "norm.dtype") and "inf" in d.ours and
      0 in d.shapes.get(d.words[1], [])),
@@ -379,7 +380,8 @@ KNOWN = [
          uses(d, "/", "/=", "div", "div_", "reciprocal") and re.search("inf|nan", d.ours))),
     ("nor is such a rounding error on the kink of abs or relu, as a 0 is",
      lambda d: d.kind == "gradient" and uses(d, "batch_norm", "group_norm", "layer_norm") and
-     uses(d, "abs", "sign", "relu", "leaky_relu", "elu", "l1_loss") and re.search(r"\d(e-0[789]|e-1\d)( |$)", d.answer, re.M)),
+     uses(d, "abs", "sign", "relu", "leaky_relu", "elu", "l1_loss") and
+     re.search(r"\d(e-0[789]|e-1\d)( |$)", d.answer, re.M)),
     ("of an infinite gradient, that of gelu's two terms is inf - inf; PyTorch adds the terms first",
      lambda d: d.kind == "gradient" and uses(d, "gelu") and '"tanh"' in " ".join(d.program) and "nan" in d.ours and
      "inf" in d.theirs),
