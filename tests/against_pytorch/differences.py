@@ -79,8 +79,8 @@ def twice(d):
 def only_nan_there(d):
     """Whether the two agree in all that is not NaN in PyTorch."""
     ours, theirs = (text.split()[2:] for text in (d.ours, d.theirs))
-    return d.ours != "nothing" and all("%.5g" % float(a) == "%.5g" % float(b) for a, b in zip(ours, theirs)
-                                       if b != "nan")
+    return d.ours != "nothing" and all("%.5g" % (float(a) + 0.0) == "%.5g" % (float(b) + 0.0)
+                                       for a, b in zip(ours, theirs) if b != "nan")
 
 
 def under_no_grad(d):
@@ -231,7 +231,8 @@ KNOWN = [
     ("~ & | ^ take bools", refuses("it takes bools", "they take bools")),
     ("writing into an expanded view is refused before anything is written", refuses("are one place in memory")),
     ("a number divided by a tensor keeps the tensor, so that it may not be overwritten; PyTorch keeps the reciprocal",
-     refuses("number_div: the value that its derivative needs")),
+     lambda d: refuses("div: the value that its derivative needs (a)")(d) and
+     any(re.search(r"= / (-?[\d.]\S*|-?inf|nan) [a-z]\w*$", line) for line in d.program)),
     ("the second derivative of huber_loss and smooth_l1_loss exactly on the edge is that of the inside",
      lambda d: d.kind in ("gradient", "value") and uses(d, "huber_loss", "smooth_l1_loss") and twice(d)),
     ("an infinite norm", lambda d: d.kind in ("gradient", "value") and "nan" in d.ours + d.theirs and
@@ -250,10 +251,10 @@ KNOWN = [
      refuses("need as many axes as []", "and the source [] need as many", "the index [] and the source")),
     ("matmul keeps its operand, which may not be overwritten; PyTorch keeps a copy where it joins axes",
      refuses("matmul: the value that its derivative needs")),
-    ("an einsum that changes nothing is its operand, also where that is a leaf",
-     lambda d: uses(d, "einsum") and (refuses("the graph could not tell")(d) or uses(d, "no_grad") and
-                                      (d.kind == "gradient" or d.op == "grad.of" or
-                                       refuses("has used up this graph")(d)))),
+    ("an einsum that changes nothing is its operand, also where that is a leaf; a diagonal is a view of it",
+     lambda d: uses(d, "einsum") and (
+         refuses("the graph could not tell", "a view of a leaf")(d) or uses(d, "no_grad") and
+         (d.kind == "gradient" or d.op == "grad.of" or refuses("has used up this graph")(d)))),
     ("an operation in place reads a part of what it writes as it was before; PyTorch reads what it has just written",
      lambda d: d.kind == "value" and reads_what_it_writes(d)),
     ("linear wants a weight [out, in]", refuses("linear: the input")),
@@ -388,9 +389,9 @@ KNOWN = [
     ("nor of an infinite gradient that of the two terms of binary_cross_entropy_with_logits",
      lambda d: d.kind in ("gradient", "value") and uses(d, "binary_cross_entropy_with_logits") and "nan" in d.ours and
      "inf" in d.theirs),
-    ("PyTorch's layer_norm with a bias and no weight loses what passes through the gradient of its bias",
+    ("PyTorch's layer_norm or batch_norm with a bias and no weight loses what passes through the gradient of its bias",
      lambda d: d.kind == "gradient" and twice(d) and
-     re.search(r"= layer_norm \w+ \S+ none (?!none)", "\n".join(d.program))),
+     re.search(r"= (layer_norm \w+ \S+|batch_norm \w+ \S+ \S+) none (?!none)", "\n".join(d.program))),
     ("PyTorch's assignment by an index that does not fit has written a part before it refuses",
      lambda d: d.kind in ("value", "gradient") and any("= []=.tensor " in line for line in d.refused)),
     ("a parameter of batch_norm, and the weight of classes, is a line; PyTorch counts its elements alone",
