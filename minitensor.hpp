@@ -156,8 +156,10 @@ struct At {
 };
 
 // A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
-// append it, so that the place where an error is thrown costs next to nothing. (To grow a string
-// takes much code: it is compiled once, and not in each place.)
+// append it, so that the place where an error is thrown costs next to nothing.
+//
+// (What is marked noinline, here and later, is called from many places and takes more code than
+// time. It is compiled once and not in each place, because the compiler keeps people waiting, too.)
 [[gnu::noinline]] inline void append(std::string& to, std::string_view text) { to += text; }
 inline void append(std::string& to, const char* text) { append(to, std::string_view(text)); }
 inline void append(std::string& to, char letter) { append(to, std::string_view(&letter, 1)); }
@@ -548,8 +550,12 @@ class Ref {
     if (thing_) thing_->handles.fetch_add(1, std::memory_order_relaxed);
   }
   void drop() {
-    if (thing_ && (only_one() || thing_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1))
-      T::destroy(thing_);
+    if (thing_) let_go(thing_);
+  }
+  [[gnu::noinline]] static void let_go(T* thing) {
+    if (thing->handles.load(std::memory_order_acquire) == 1 ||
+        thing->handles.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      T::destroy(thing);
   }
   T* thing_ = nullptr;
 };
@@ -1298,7 +1304,8 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device = cpu) {
 }
 
 // The same for an operation, which is named if there is no memory.
-inline Tensor fresh(const Shape& shape, DType dtype, Device device, const At& at) {
+[[gnu::noinline]] inline Tensor fresh(const Shape& shape, DType dtype, Device device,
+                                      const At& at) {
   try {
     return fresh(shape, dtype, device);
   } catch (const Error& no_memory) {
@@ -1307,13 +1314,13 @@ inline Tensor fresh(const Shape& shape, DType dtype, Device device, const At& at
 }
 
 // The elements in row-major order, in memory of their own. Not recorded.
-inline Tensor copy_of(const Tensor& x, DType dtype, Device device) {
+[[gnu::noinline]] inline Tensor copy_of(const Tensor& x, DType dtype, Device device) {
   Tensor y = fresh(x.shape(), dtype, device);
   copy(y.elements(), x.elements());
   return y;
 }
 inline Tensor copy_of(const Tensor& x) { return copy_of(x, x.dtype(), x.device()); }
-inline Tensor copy_of(const Tensor& x, DType dtype, Device device, const At& at) {
+[[gnu::noinline]] inline Tensor copy_of(const Tensor& x, DType dtype, Device device, const At& at) {
   Tensor y = fresh(x.shape(), dtype, device, at);
   copy(y.elements(), x.elements());
   return y;
@@ -1910,7 +1917,7 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
 
 // Adds an innermost axis. If in every view one step of the axis before it equals this axis's whole
 // length, the two lie end to end in memory and become one.
-inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) {
+[[gnu::noinline]] inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) {
   if (size == 1) return;
   bool merges = axes > 0;
   for (int v = 0; merges && v < views; ++v) merges = steps[axes - 1][v] == size * new_steps[v];
@@ -1919,7 +1926,8 @@ inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) 
   for (int v = 0; v < views; ++v) steps[axes - 1][v] = new_steps[v];
 }
 
-inline void Walk::insert_axis(int at, std::int64_t size, const std::int64_t* new_steps) {
+[[gnu::noinline]] inline void Walk::insert_axis(int at, std::int64_t size,
+                                                const std::int64_t* new_steps) {
   for (int axis = axes++; axis > at; --axis) {
     sizes[axis] = sizes[axis - 1];
     for (int v = 0; v < views; ++v) steps[axis][v] = steps[axis - 1][v];
@@ -1928,7 +1936,7 @@ inline void Walk::insert_axis(int at, std::int64_t size, const std::int64_t* new
   for (int v = 0; v < views; ++v) steps[at][v] = new_steps[v];
 }
 
-inline void Walk::erase_axis(int at) {
+[[gnu::noinline]] inline void Walk::erase_axis(int at) {
   --axes;
   for (int axis = at; axis < axes; ++axis) {
     sizes[axis] = sizes[axis + 1];
@@ -2162,8 +2170,9 @@ MINITENSOR_LOOP void copy_spaced(std::int64_t n, std::byte* y, std::int64_t y_st
 }
 
 // Copies n elements of any type.
-inline void copy_spaced(std::int64_t bytes, std::int64_t n, std::byte* y, std::int64_t y_step,
-                        const std::byte* a, std::int64_t a_step) {
+[[gnu::noinline]] inline void copy_spaced(std::int64_t bytes, std::int64_t n, std::byte* y,
+                                          std::int64_t y_step, const std::byte* a,
+                                          std::int64_t a_step) {
   if (bytes == 8)
     copy_spaced<8>(n, y, y_step, a, a_step);
   else if (bytes == 4)
@@ -2280,7 +2289,7 @@ inline void copy_across(const Walk& walk, int axis) {
 }
 
 // Copies view 1 to view 0; both are of one type.
-inline void copy_elements(const Walk& walk) {
+[[gnu::noinline]] inline void copy_elements(const Walk& walk) {
   const int axis = across(walk, 1);
   if (axis >= 0)
     return share_out(walk, walk.numel(), [&](const Walk& share) { copy_across(share, axis); });
@@ -3085,7 +3094,7 @@ inline const Machine* cuda_machine = nullptr;
 
 // The table that a device's verbs go through; null for the processor, whose verbs are called
 // directly.
-inline const Machine* machine(Device device) {
+[[gnu::noinline]] inline const Machine* machine(Device device) {
   if (device.kind == Device::cpu) return nullptr;
   if (!cuda_machine)
     throw Error(text_of({"there is no ", device, " in this program. ",
@@ -3180,7 +3189,7 @@ struct KeptBlocksEnd {
   }
 };
 
-inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
+[[gnu::noinline]] inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
   if (bytes >= wanted)  // else there is no such number
     if (void* block = std::aligned_alloc(64, bytes)) return block;
   throw Error(text_of({"there is no memory for ", std::to_string(wanted), " bytes"}));
@@ -3349,7 +3358,7 @@ inline Loop convert_loop_for(DType y, DType a) {
 }
 
 // y = a, from any dtype to any.
-inline void copy(const View& y, const View& a) {
+[[gnu::noinline]] inline void copy(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->copy(y, a);
   if (const Machine* other = machine(a.device)) return other->copy(y, a);
   if (y.dtype != a.dtype) return run_loops({&y, &a}, convert_loop_for(y.dtype, a.dtype));
@@ -4122,7 +4131,7 @@ inline void save(Node& node, char letter, const Tensor& x, bool geometry_only = 
   kept.geometry_only = geometry_only;
 }
 
-inline Node* Tensor::node() const {
+[[gnu::noinline]] inline Node* Tensor::node() const {
   const TensorData& r = get();
   if (r.base && r.rewrites != r.base->rewrites) r.base->renew_view(*this);
   return r.node.get();
@@ -4626,7 +4635,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
   node.released = true;
 }
 
-inline bool Pass::wants(int slot) const {
+[[gnu::noinline]] inline bool Pass::wants(int slot) const {
   const Node& node = *station_at(now_).node;
   if (slot < 0 || slot >= node.inputs.size())
     fail(node.at(),
