@@ -6069,7 +6069,13 @@ inline Tensor remainder(const Tensor& a, const Operand& b) { return a.remainder(
 inline Tensor floor_divide(const Tensor& a, const Operand& b) { return a.floor_divide(b); }
 // Python's %, whose result has the sign of the divisor: -7 % 3 is 2. (Between two ints of C++ it
 // would be -1; that is fmod.)
-inline Tensor operator%(const Tensor& a, const Operand& b) { return a.remainder(b); }
+inline Tensor operator%(const Operand& a, const Operand& b) {
+  if (a.tensor) return a.tensor->remainder(b);
+  check_together({"remainder", b.loc}, {b.tensor});
+  const Pin pin(b.loc);
+  const Tensor number = as_tensor(a, promote(*b.tensor, a.number), b.tensor->device());
+  return number.remainder(b);
+}
 
 struct DivOptions {
   ByName by_name = ByName();

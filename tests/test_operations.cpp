@@ -479,6 +479,8 @@ TEST_CASE(
   CHECK(tensor({7, -7}).remainder(2).to_vector<int>() == std::vector<int>{1, 1});
   CHECK(same(a % b, "remainder_whole.y") == "");
   CHECK((tensor({7, -7}) % 3).to_vector<int>() == std::vector<int>{1, 2});
+  CHECK((7 % tensor({3, -3})).to_vector<int>() == std::vector<int>{1, -2});  // as Python's
+  CHECK((7.5 % tensor({2, 4})).to_vector<double>() == std::vector<double>{1.5, 3.5});
   CHECK(floor_divide(tensor({7, -7}), 2.0).dtype() == float32);
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   CHECK(floor_divide(tensor({least}), -1).item<std::int64_t>() == least);
