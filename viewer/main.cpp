@@ -223,10 +223,9 @@ int export_run(const Command& command, const std::string& name, const Request& r
     std::cerr << "minitensor: " << name << " left nothing to draw\n";
     return std::max(code, 1);
   }
-  const auto episodes = timeline.episodes().size();
-  if (static_cast<std::size_t>(options.episode) > episodes)
-    throw Mistake("there is no episode " + std::to_string(options.episode) + ": this run has " +
-                  std::to_string(episodes));
+  if (const std::string why = timeline.lacks(options.episode, options.step.value_or(0));
+      !why.empty())
+    throw Mistake(why);
   const Exported exported = write_figures(timeline, options);
   for (const fs::path& file : exported.files) std::cout << file.string() << '\n';
   if (!exported.note.empty()) std::cerr << "minitensor: " << exported.note << '\n';

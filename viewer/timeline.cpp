@@ -68,6 +68,17 @@ Cursor Timeline::at(int episode, std::int64_t number) const {
   return cursor;
 }
 
+std::string Timeline::lacks(int episode, std::int64_t number) const {
+  const std::size_t episodes = episodes_.size();
+  if (episode < 1 || static_cast<std::size_t>(episode) > episodes)
+    return "there is no episode " + std::to_string(episode) + ": this run has " +
+           std::to_string(episodes);
+  const std::int64_t steps = this->episode(episode).steps;
+  if (number <= steps) return "";
+  return "there is no step " + std::to_string(number) + ": episode " + std::to_string(episode) +
+         " has " + std::to_string(steps);
+}
+
 bool Timeline::visible(std::size_t step, const Toggled& toggled) const {
   if (toggled.empty()) return steps_[step].inner == 0;
   const Event* event = index_->event(steps_[step].event);

@@ -147,6 +147,8 @@ class Timeline {
   // These two answer the nearest cursor that exists: after step `number`, and to a cursor.
   Cursor at(int episode, std::int64_t number) const;
   Cursor clamp(Cursor) const;
+  // Why there is no such cursor, "there is no step 99: episode 1 has 18"; empty if there is.
+  std::string lacks(int episode, std::int64_t number) const;
   // One step on or back that changes something visible; stays at the ends of the episode.
   Cursor next(Cursor, const Toggled& = {}) const;
   Cursor previous(Cursor, const Toggled& = {}) const;

@@ -414,6 +414,23 @@ def a_picture_is_taken_without_a_reader(open_viewer):
     check(struct.unpack(">II", head[16:24]) == (1000, 640), "the picture has another size")
 
 
+def a_picture_that_cannot_be_is_told_to_scripts(open_viewer):
+    viewer = open_viewer("05")  # only for its display
+    target = viewer.folder / "picture.png"
+    wrong = viewer.folder / "wrong.cpp"
+    wrong.write_text("int main() { x }")
+
+    def shot(*words):
+        return subprocess.run([open_viewer.program, "shot", *words, "--to", str(target)],
+                              env=viewer.environment, capture_output=True, text=True)
+
+    late = shot("05", "--step", "99")
+    check(late.returncode == 2 and "there is no step 99: episode 1 has 18" in late.stderr, late.stderr)
+    check(not target.exists(), "a picture was written")
+    check(shot(str(wrong)).returncode == 1, "a program that does not compile is a success")
+    check(target.exists(), "what the compiler said was not drawn")
+
+
 TESTS = [value for name, value in list(globals().items())
          if callable(value) and getattr(value, "__code__", None)
          and value.__code__.co_varnames[:1] == ("open_viewer",)]
