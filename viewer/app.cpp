@@ -346,7 +346,7 @@ int App::run() {
     if (draw_frames_ == 0 && settled() && options_.shot.empty()) continue;
     draw_frames_ = std::max(0, draw_frames_ - 1);
     const bool last = picture_is_due(now);
-    if (last && !session_.timeline().steps().empty())
+    if (last && !session_.running() && !session_.timeline().steps().empty())
       if (const std::string why = session_.timeline().lacks(options_.episode, options_.step);
           !why.empty()) {
         std::cerr << "minitensor: " << why << '\n';
