@@ -2479,22 +2479,23 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
   return float_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
 }
 
-// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2, where a polynomial, 1 + r + r^2 (...), will do.
-// It is the best of its degree: relative error below 4e-9.
-template <class T>
-MINITENSOR_FORMULA T exp_of_rest(T r) {
-  T p = T(1.3814539759e-3);
-  p = p * r + T(8.3687451417e-3);
-  p = p * r + T(4.1668390792e-2);
-  p = p * r + T(1.6666520399e-1);
-  p = p * r + T(4.9999993432e-1);
-  p = p * r + 1;
-  return p * r + 1;
+// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2, where a polynomial will do: 1 + r + r^2 (...).
+// This one stands in the brackets. It is the best of its degree: e^r to 4e-9.
+MINITENSOR_FORMULA float exp_series(float r) {
+  float p = 1.3814539759e-3f;
+  p = p * r + 8.3687451417e-3f;
+  p = p * r + 4.1668390792e-2f;
+  p = p * r + 1.6666520399e-1f;
+  return p * r + 4.9999993432e-1f;
 }
-// Of x: e^r, and n + bias. A float32 keeps its exponent in the bits from 23 on, larger by 127 than
+MINITENSOR_FORMULA float exp_of_rest(float r) { return (exp_series(r) * r + 1) * r + 1; }
+// ln(2) in two parts: n times the first is exact.
+inline constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+
+// The n of x, and n + bias. A float32 keeps its exponent in the bits from 23 on, larger by 127 than
 // it is, so 2^n comes of a shift to there.
 struct Power {
-  float rest;
+  float n;
   std::uint32_t biased;
 };
 MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
@@ -2502,24 +2503,24 @@ MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
   // the whole number in the lowest bits.
   const float rounder = static_cast<float>(12582912 + bias);  // 1.5 * 2^23 + bias
   const float shifted = x * 1.44269504f + rounder;            // log2(e)
-  const float n = shifted - rounder;
-  const float r =
-      x - n * 0.693359375f - n * -2.12194440e-4f;  // ln(2) in two parts: n times the first is exact
-  return {exp_of_rest(r), bits_of(shifted)};
+  return {shifted - rounder, bits_of(shifted)};
 }
 MINITENSOR_FORMULA float fast_exp(float x) {
   x = pick(x > 89, 89, x);      // here the result is infinity,
   x = pick(x < -104, -104, x);  // and here 0
   // n from -150 to 128 does not fit into one exponent: it is halved.
   const Power power = power_of_two(x, 2 * 127);
+  const float r = x - power.n * ln2_high - power.n * ln2_low;
   const std::uint32_t half = power.biased >> 1;
-  return power.rest * float_of(half << 23) * float_of((power.biased - half) << 23);
+  return exp_of_rest(r) * float_of(half << 23) * float_of((power.biased - half) << 23);
 }
 // The same for x <= 0: it fits if 2^n is made too large by 2^25. (A half is rounded to an even
 // number. Both biases are even, so it goes the same way, and the results are equal bit by bit.)
 MINITENSOR_FORMULA float fast_exp_below_0(float x) {
-  const Power power = power_of_two(pick(x < -104, -104, x), 127 + 25);
-  return power.rest * float_of(power.biased << 23) * 2.98023223876953125e-8f;
+  x = pick(x < -104, -104, x);
+  const Power power = power_of_two(x, 127 + 25);
+  const float r = x - power.n * ln2_high - power.n * ln2_low;
+  return exp_of_rest(r) * float_of(power.biased << 23) * 2.98023223876953125e-8f;
 }
 
 // a / b where many numbers are divided by one: a division takes as long as ten multiplications.
@@ -2578,57 +2579,78 @@ MINITENSOR_FORMULA float fast_log(float x) {
   return pick(x >= 0, r, std::numeric_limits<float>::quiet_NaN());
 }
 
-// erfc(y) = 1 - erf(y), the tail of the normal distribution, for y = scale m >= 0. It shrinks like
-// e^(-y^2), so a float32 is too coarse a place to compute it in: this is done in double, to some 8
-// digits, which is all that a float32 holds. erfc(y) = e^(-y^2) t P(t) with t = 1 / (1 + 0.3 y), a
-// number from 0 to 1 (after M. Shepherd, J. Laframboise, 1981). P and the other polynomials are the
-// best of their degree, relative error below 2e-8.
-MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
-  const std::uint64_t mask = std::uint64_t{0} - static_cast<std::uint64_t>(condition);
-  return __builtin_bit_cast(double, (__builtin_bit_cast(std::uint64_t, a) & mask) |
-                                        (__builtin_bit_cast(std::uint64_t, b) & ~mask));
-}
-MINITENSOR_FORMULA double fast_erfc(float m, double scale) {
-  // A division of floats takes half the time; a step of Newton's gives it the digits of a double.
-  const double near = 1 / (1 + static_cast<float>(0.3 * scale) * m);
-  const double t = near * (2 - (1 + 0.3 * scale * m) * near);
-  double p = -1.2953307778e-1;
-  p = p * t + 4.8561662298e-1;
-  p = p * t - 5.1239830694e-1;
-  p = p * t + 5.4787130096e-1;
-  p = p * t - 9.4766938868e-2;
-  p = p * t + 2.1498178586e-1;
-  p = p * t + 1.4832290647e-1;
-  p = p * t + 1.7071786418e-1;
-  p = p * t + 1.6918782355e-1;
-  // e^(-y^2), as in power_of_two.
-  constexpr double rounder = 6755399441055744;  // 1.5 * 2^52
-  const double x = -scale * scale * m * m;
-  const double shifted = x * 1.4426950408889634 + rounder;
-  const double r = x - (shifted - rounder) * 0.69314718055994531;
-  const double e =
-      __builtin_bit_cast(double, __builtin_bit_cast(std::uint64_t, exp_of_rest(r)) +
-                                     (__builtin_bit_cast(std::uint64_t, shifted) << 52));
-  return pick(m > 15, 0, e * (t * p));  // there it is 0 in a float32
-}
-// Near 0, where 1 - erfc would cancel, a polynomial in x^2 serves.
+// Far from 0, erf(m) = 1 - erfc(m), and the logarithm of erfc is a polynomial; near it that would
+// cancel, and a polynomial in m^2 serves.
 MINITENSOR_FORMULA float fast_erf(float x) {
   const float m = float_of(bits_of(x) & ~sign_bit);
-  const double z = static_cast<double>(m) * m;
-  double p = 4.7195053545e-3;
-  p = p * z - 2.6757944333e-2;
-  p = p * z + 1.1282834739e-1;
-  p = p * z - 3.7612609173e-1;
-  p = p * z + 1.1283791656;
-  const auto y = static_cast<float>(pick(z < 0.25, m * p, 1 - fast_erfc(m, 1)));
-  return float_of(bits_of(y) | (bits_of(x) & sign_bit));
+  float p = 2.0869665766e-4f;
+  p = p * m - 3.1648669706e-3f;
+  p = p * m + 2.2697293888e-2f;
+  p = p * m - 1.0487623934e-1f;
+  p = p * m - 6.3614226750e-1f;
+  p = p * m - 1.1282712753f;
+  p = p * m - 5.6864503584e-5f;
+  const float far = 1 - fast_exp_below_0(pick(m > 4, -20, p));  // 1, from 3.9 on
+  const float z = m * m;
+  float q = -6.5381686289e-4f;
+  q = q * z + 5.0856496887e-3f;
+  q = q * z - 2.6821141548e-2f;
+  q = q * z + 1.1283122279e-1f;
+  q = q * z - 3.7612602484e-1f;
+  q = q * z + 1.283791641e-1f;
+  const float near = m + m * q;
+  return float_of(bits_of(pick(m < 0.8f, near, far)) | (bits_of(x) & sign_bit));
+}
+
+// m times the share of the normal distribution beyond m, for m >= 0. Far out it shrinks like
+// e^(-m^2/2), where a rounding of m^2 would already cost the last digits. So the exponent is
+// carried in two parts, and a large number meets a small one only in the last addition.
+MINITENSOR_FORMULA float tail(float m) {
+  // Near 0 the share is 1/2 - m (...), with a polynomial in m^2.
+  const float z = m * m;
+  float q = 1.0852420062e-4f;
+  q = q * z - 1.1855160045e-3f;
+  q = q * z + 9.9733617293e-3f;
+  q = q * z - 6.6490372675e-2f;
+  q = q * z + 3.9894228036e-1f;
+  const float near = m * (0.5f - m * q);
+
+  // Elsewhere the tail is e^(-m^2/2) h. From 0 to infinity h grows from 0 to 0.4, smoothly in v (a
+  // variable like that of M. Shepherd and J. Laframboise, 1981); at v = 0 it is h0.
+  const float v = (m - 1.5f) / (m + 1.2f);
+  float p = 7.9011709143e-4f;
+  p = p * v - 5.1788328897e-4f;
+  p = p * v - 1.6858439548e-3f;
+  p = p * v - 1.1629614671e-3f;
+  p = p * v + 3.8279714019e-4f;
+  p = p * v + 4.5300700747e-3f;
+  p = p * v + 9.7611149981e-3f;
+  p = p * v + 4.4541384539e-3f;
+  p = p * v - 3.2991704214e-2f;
+  p = p * v - 8.3300254064e-2f;
+  p = p * v + 1.9000908588e-1f;
+  const float h0 = 3.0867100163e-1f;
+  const float above_h0 = p * v;
+
+  // The first 12 bits of m have an exact square. With the others, m^2 = first^2 + (m - first)(m +
+  // first). (This is how erfc does it in Sun's fdlibm.)
+  const float first = float_of(bits_of(m) & 0xfffff000);
+  const float x = first * first * -0.5f;
+  const float more = (first - m) * (first + m) * 0.5f;
+  const Power power = power_of_two(x, 127 + 25);  // as in fast_exp_below_0
+  const float high = x - power.n * ln2_high;      // exact
+  const float low = more - power.n * ln2_low;
+  const float r = high + low;
+  const float e = high + (low + r * r * exp_series(r));  // e^r - 1
+  const float product = h0 + (above_h0 + (h0 + above_h0) * e);
+  const float far = product * float_of(power.biased << 23) * 2.98023223876953125e-8f;
+  return pick(m < 0.55f, near, far);
 }
 // gelu(x), x times the share of the normal distribution below x. From x for x > 0, and from 0
-// else, it differs by |x| times the share beyond |x|.
+// else, it differs by the tail. (0 m is NaN for -infinity, where PyTorch, too, gives NaN.)
 MINITENSOR_FORMULA float fast_gelu(float x) {
-  const float m = float_of(bits_of(pick(x > 15, 15, x)) & ~sign_bit);  // not inf: inf * 0 is NaN
-  const double beyond = 0.5 * fast_erfc(m, 0.70710678118654752);
-  return pick(x > 0, x, 0) - static_cast<float>(m * beyond);
+  const float m = float_of(bits_of(x) & ~sign_bit);
+  return pick(x > 0, x, 0 * m) - tail(pick(m > 14.4f, 14.4f, m));  // there it is 0 in a float32
 }
 
 struct Exp {
