@@ -155,8 +155,7 @@ struct At {
   const Node* node = nullptr;
 };
 
-// A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
-// append it, so that the place where an error is thrown costs next to nothing.
+// A message grows by pieces: text, numbers, and what later chapters add.
 //
 // (What is marked noinline, here and later, is called from many places and takes more code than
 // time. It is compiled once and not in each place, because the compiler keeps people waiting, too.)
@@ -172,6 +171,8 @@ inline void append(std::string& to, double number) {
   append(to, {text,
               std::to_chars(text, text + sizeof text, number, std::chars_format::general, 7).ptr});
 }
+// A piece of a message: text, a number, a shape, a type. It points to the thing and knows how to
+// append it, so that the place where an error is thrown costs next to nothing.
 class Word {
  public:
   Word(const char* text) : thing_(text) {}
@@ -216,7 +217,7 @@ inline std::string Loc::text() const { return text_of({*this}); }
 // ================================================================================================
 
 [[noreturn]] inline void fail_no_axis(int axis, int count) {
-  throw Error(text_of({"a shape with ", count, " axes has no axis ", axis}));
+  throw Error(text_of({"there is no axis ", axis, ": the number of axes is ", count}));
 }
 [[noreturn]] inline void fail_too_many_axes() { throw Error("a tensor has at most 8 dimensions"); }
 
@@ -387,8 +388,8 @@ using TypeOf = std::conditional_t<
     t == float32, float,
     std::conditional_t<t == float64, double, std::conditional_t<t == int64, std::int64_t, bool>>>;
 
-// Calls f with a value of the C++ type behind a dtype: the one place where a run-time type becomes
-// a compile-time one.
+// Calls f with a value of the C++ type behind a dtype: so a run-time type becomes a compile-time
+// one. (The loops of chapter 7 are chosen from tables with an entry per dtype.)
 template <class F>
 constexpr decltype(auto) with_type(DType t, F&& f) {
   switch (t) {
@@ -413,6 +414,8 @@ class Scalar {
       dtype_ = float32, real_ = static_cast<double>(value);
     else
       whole_ = static_cast<std::int64_t>(value), real_ = static_cast<double>(value);
+    if constexpr (Integer<T>)
+      if (!std::in_range<std::int64_t>(value)) throw Error("a number is too large for int64");
   }
   constexpr DType dtype() const { return dtype_; }  // float32 stands for any float
   constexpr double real() const { return real_; }
@@ -452,10 +455,8 @@ inline void write_number(std::byte* data, DType dtype, std::int64_t i, const Sca
   });
 }
 
-// Which type two operands have in common (PyTorch's rule). The kinds bool < integer < float are
-// compared first: a number, or a 0-d tensor, takes part in the choice only if its kind is higher
-// than that of the tensors with axes. So float32[3] * 2.0 stays float32, and int64[3] * 2.0 becomes
-// float32.
+// Which type two dtypes have in common (PyTorch's rule): the higher kind of bool < integer < float,
+// and float64 before float32. (How a number and a 0-d tensor take part says `promote`, chapter 10.)
 constexpr int kind_of(DType t) { return t == boolean ? 0 : t == int64 ? 1 : 2; }
 constexpr DType common_dtype(DType a, DType b) {
   if (kind_of(a) != kind_of(b)) return kind_of(a) > kind_of(b) ? a : b;
@@ -560,8 +561,8 @@ class Ref {
   T* thing_ = nullptr;
 };
 
-// Something to be called later, whatever its type; its copies share it. (A std::function, whose
-// header would cost every program a tenth of a second to compile.)
+// Something to be called later, whatever its type; its copies share it. (std::function would do,
+// but its header costs every program a tenth of a second to compile.)
 template <class Signature>
 class Callback;
 template <class Result, class... X>
@@ -861,10 +862,10 @@ class [[nodiscard]] Tensor {
   template <Number T>
   explicit operator T() const;
   template <class T = double>
-  std::vector<T> to_vector() const;  // the elements in row-major order, converted
+  std::vector<T> to_vector(Loc loc = Loc::here()) const;  // in row-major order, converted
+  // Where the first element is; T must be the C++ type of the dtype.
   template <class T>
-  T* data(
-      Loc loc = Loc::here()) const;  // of the first element; T must be the C++ type of the dtype
+  T* data(Loc loc = Loc::here()) const;
 
   // ---- Change kind ----
   Tensor to(DType dtype, Loc loc = Loc::here()) const;
@@ -1273,7 +1274,8 @@ inline Tensor Tensor::grad() const {
        {"call backward() first, or ask defined()"});
 }
 [[noreturn]] inline void Tensor::fail_undefined() {
-  fail_undefined_at({"tensor", current.last_line}, "it");
+  // Who has no Loc to ask with is at the last line that is known, or has gone on from there.
+  fail_undefined_at({"tensor", current.last_line}, "a tensor used on that line, or after it,");
 }
 
 // Every operation asks first: are these tensors defined, and on one device?
@@ -1354,7 +1356,7 @@ inline Tensor end_tensor(Tensor x, const TensorOptions& options, Loc loc) {
   if (const Device device = options.device.value_or(cpu); x.device() != device)
     x = copy_of(x, x.dtype(), device);
   x.get().requires_grad = options.requires_grad;
-  const Loc line = line_of(loc);
+  const Loc line = line_of(loc);  // asked in any case: it remembers the line
   if (current.observer) tell_made(x, line);
   return x;
 }
@@ -1391,23 +1393,28 @@ Tensor ones(First first, Second second, T... rest) {
   return ones(first.with(second, rest...), {}, first.loc);
 }
 
-inline TensorOptions options_like(const Tensor& x, TensorOptions options) {
+inline TensorOptions options_like(const Tensor& x, TensorOptions options, const At& at) {
+  check_together(at, {&x});
   if (!options.dtype) options.dtype = x.dtype();
   if (!options.device) options.device = x.device();
   return options;
 }
 inline Tensor empty_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return empty(x.shape(), options_like(x, options), loc);
+  options = options_like(x, options, {"empty_like", loc});
+  return empty(x.shape(), options, loc);
 }
 inline Tensor zeros_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return zeros(x.shape(), options_like(x, options), loc);
+  options = options_like(x, options, {"zeros_like", loc});
+  return zeros(x.shape(), options, loc);
 }
 inline Tensor ones_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return ones(x.shape(), options_like(x, options), loc);
+  options = options_like(x, options, {"ones_like", loc});
+  return ones(x.shape(), options, loc);
 }
 inline Tensor full_like(const Tensor& x, Scalar value, TensorOptions options = {},
                         Loc loc = Loc::here()) {
-  return full(x.shape(), value, options_like(x, options), loc);
+  options = options_like(x, options, {"full_like", loc});
+  return full(x.shape(), value, options, loc);
 }
 
 // What may stand in a std::vector or an array that becomes a tensor: numbers, or rows of them.
@@ -1499,10 +1506,14 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
                      Loc loc = Loc::here()) {
   const At at{"arange", loc};
   const DType kind = common_dtype(common_dtype(start.dtype(), stop.dtype()), step.dtype());
-  const double distance = kind == int64 ? static_cast<double>(stop.whole() - start.whole())
-                                        : stop.real() - start.real();
+  std::int64_t whole;
+  const double distance =
+      kind == int64 && !__builtin_sub_overflow(stop.whole(), start.whole(), &whole)
+          ? static_cast<double>(whole)
+          : stop.real() - start.real();
   const double steps = distance / step.real(), length = std::ceil(steps);
-  if (!(steps >= 0 && length < 1e15)) fail(at, {"the step does not lead from start to stop"});
+  if (!(steps >= 0)) fail(at, {"the step does not lead from start to stop"});
+  if (length > 1e15) fail(at, {"it would have too many elements for any memory"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
   Tensor x = begin_numbers("arange", {static_cast<std::int64_t>(length)}, dtype, options, loc);
   for (std::int64_t i = 0; i < x.numel(); ++i)
@@ -1590,11 +1601,18 @@ inline Scalar first_of(const View& view) {
                    [&](auto t) { return Scalar(*reinterpret_cast<decltype(t)*>(view.data)); });
 }
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::to_vector(Loc loc) const {
+  check_together({"to_vector", loc}, {this});
   using Element = TypeOf<dtype_of<T>()>;
   const Tensor dense = copy_of(*this, dtype_of<T>(), Device::cpu);
   const auto* first = reinterpret_cast<const Element*>(dense.elements().data);
-  return std::vector<T>(first, first + numel());
+  const auto* last = first + numel();
+  if constexpr (Integer<T>)
+    for (const Element* x = first; x < last; ++x)
+      if (!std::in_range<T>(*x))
+        fail({"to_vector", loc}, {*x, " does not fit into the type that was asked for"},
+             {"ask for to_vector<", is_floating(dtype()) ? "double" : "std::int64_t", ">()"});
+  return std::vector<T>(first, last);
 }
 template <Number T>
 Tensor::operator T() const {
@@ -1611,10 +1629,16 @@ T Tensor::item(Loc loc) const {
   const bool here = device() == minitensor::cpu;
   const Scalar number =
       first_of(here ? elements() : copy_of(*this, dtype(), Device::cpu).elements());
-  if constexpr (Integer<T>)
-    if (!is_floating(dtype()) && static_cast<std::int64_t>(number.to<T>()) != number.whole())
-      fail({"item", loc}, {number.whole(), " does not fit into the type that was asked for"},
-           {"ask for item<std::int64_t>()"});
+  if constexpr (Integer<T>) {
+    const bool is_float = is_floating(dtype());
+    const bool is_exact =
+        !is_float || static_cast<double>(number.whole()) == std::trunc(number.real());
+    if (!is_exact || !std::in_range<T>(number.whole()))
+      fail({"item", loc},
+           {is_float ? text_of({number.real()}) : text_of({number.whole()}),
+            " does not fit into the type that was asked for"},
+           {"ask for item<", is_float ? "double" : "std::int64_t", ">()"});
+  }
   return number.to<T>();
 }
 
@@ -1631,6 +1655,7 @@ inline Tensor Tensor::named(const std::string& name) && {
 }
 inline const Tensor& Tensor::requires_grad_(bool yes, Loc loc) const& {
   const At at{"requires_grad_", loc};
+  check_together(at, {this});
   if (yes && node()) return *this;
   if (node())
     fail(at, {"this tensor was computed, it is not a leaf"}, {"use detach() to cut it off"});
@@ -2466,12 +2491,17 @@ struct Relu {
 // The functions that training spends its time in, as polynomials. The library's own would do,
 // but they take one number at a time; a straight line of arithmetic, without a branch, is done for
 // 4, 8 or 16 numbers at once. Over all float32 they stay within 2 units in the last place (a test
-// holds them to it). The coefficients of tanh and log are those of Moshier's Cephes library; the
-// others are fits of our own. NaN takes every comparison as false, and passes through.
+// tries one in a thousand). The coefficients of tanh and log are those of Moshier's Cephes library;
+// the others are fits of our own. NaN takes every comparison as false, and passes through.
 
 MINITENSOR_FORMULA std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 MINITENSOR_FORMULA float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 inline constexpr std::uint32_t sign_bit = 0x80000000;
+
+MINITENSOR_FORMULA float magnitude(float x) { return float_of(bits_of(x) & ~sign_bit); }
+MINITENSOR_FORMULA float with_sign_of(float x, float m) {
+  return float_of(bits_of(m) | (bits_of(x) & sign_bit));
+}
 
 // condition ? a : b, but never as a branch, which would keep the loop from being done at once.
 MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
@@ -2480,7 +2510,7 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
 }
 
 // e^x = 2^n e^r, with n whole and |r| <= ln(2)/2, where a polynomial will do: 1 + r + r^2 (...).
-// This one stands in the brackets. It is the best of its degree: e^r to 4e-9.
+// exp_series is what stands in the brackets, the best of its degree: it gives e^r to 4e-9.
 MINITENSOR_FORMULA float exp_series(float r) {
   float p = 1.3814539759e-3f;
   p = p * r + 8.3687451417e-3f;
@@ -2520,7 +2550,7 @@ MINITENSOR_FORMULA float fast_exp_below_0(float x) {
   x = pick(x < -104, -104, x);
   const Power power = power_of_two(x, 127 + 25);
   const float r = x - power.n * ln2_high - power.n * ln2_low;
-  return exp_of_rest(r) * float_of(power.biased << 23) * 2.98023223876953125e-8f;
+  return exp_of_rest(r) * float_of(power.biased << 23) * 0x1p-25f;
 }
 
 // a / b where many numbers are divided by one: a division takes as long as ten multiplications.
@@ -2534,7 +2564,7 @@ MINITENSOR_FORMULA float quotient(float a, float b, float one_by_b) {
 // Of the magnitude m, and then with the sign of x. Far from 0 by exp; near it that would cancel,
 // and a polynomial in m^2 serves.
 MINITENSOR_FORMULA float fast_tanh(float x) {
-  const float m = float_of(bits_of(x) & ~sign_bit);
+  const float m = magnitude(x);
   const float far = 1 - 2 / (fast_exp(2 * m) + 1);
   const float z = m * m;
   float p = -5.70498872745e-3f;
@@ -2543,7 +2573,7 @@ MINITENSOR_FORMULA float fast_tanh(float x) {
   p = p * z + 1.33314422036e-1f;
   p = p * z - 3.33332819422e-1f;
   const float near = m + m * (z * p);
-  return float_of(bits_of(pick(m < 0.625f, near, far)) | (bits_of(x) & sign_bit));
+  return with_sign_of(x, pick(m < 0.625f, near, far));
 }
 
 // 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|). Where x < 0, e - e q is the
@@ -2558,7 +2588,7 @@ MINITENSOR_FORMULA float fast_sigmoid(float x) {
 // log(x) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2.
 MINITENSOR_FORMULA float fast_log(float x) {
   const bool denormal = x < std::numeric_limits<float>::min();
-  const float y = x * pick(denormal, 8388608, 1);  // 2^23
+  const float y = x * pick(denormal, 0x1p23f, 1);
   constexpr std::uint32_t root_of_half = 0x3f3504f3;
   const std::uint32_t bits = bits_of(y) - root_of_half;
   const float n = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - pick(denormal, 23, 0);
@@ -2573,7 +2603,7 @@ MINITENSOR_FORMULA float fast_log(float x) {
   p = p * f - 2.4999993993e-1f;
   p = p * f + 3.3333331174e-1f;
   const float z = f * f;
-  float r = f + (p * f * z + n * -2.12194440e-4f - 0.5f * z) + n * 0.693359375f;
+  float r = f + (p * f * z + n * ln2_low - 0.5f * z) + n * ln2_high;
   r = pick(x == 0, -std::numeric_limits<float>::infinity(), r);
   r = pick(x > std::numeric_limits<float>::max(), x, r);
   return pick(x >= 0, r, std::numeric_limits<float>::quiet_NaN());
@@ -2582,7 +2612,7 @@ MINITENSOR_FORMULA float fast_log(float x) {
 // Far from 0, erf(m) = 1 - erfc(m), and the logarithm of erfc is a polynomial; near it that would
 // cancel, and a polynomial in m^2 serves.
 MINITENSOR_FORMULA float fast_erf(float x) {
-  const float m = float_of(bits_of(x) & ~sign_bit);
+  const float m = magnitude(x);
   float p = 2.0869665766e-4f;
   p = p * m - 3.1648669706e-3f;
   p = p * m + 2.2697293888e-2f;
@@ -2599,12 +2629,13 @@ MINITENSOR_FORMULA float fast_erf(float x) {
   q = q * z - 3.7612602484e-1f;
   q = q * z + 1.283791641e-1f;
   const float near = m + m * q;
-  return float_of(bits_of(pick(m < 0.8f, near, far)) | (bits_of(x) & sign_bit));
+  return with_sign_of(x, pick(m < 0.8f, near, far));
 }
 
-// m times the share of the normal distribution beyond m, for m >= 0. Far out it shrinks like
-// e^(-m^2/2), where a rounding of m^2 would already cost the last digits. So the exponent is
-// carried in two parts, and a large number meets a small one only in the last addition.
+// m times the share of the normal distribution beyond m, for 0 <= m <= 14.4, where it has shrunk to
+// less than a float32 can hold. It shrinks like e^(-m^2/2), and far out a rounding of m^2 would
+// already cost the last digits. So the exponent is carried in two parts, and a large number meets a
+// small one only in the last addition.
 MINITENSOR_FORMULA float tail(float m) {
   // Near 0 the share is 1/2 - m (...), with a polynomial in m^2.
   const float z = m * m;
@@ -2635,22 +2666,22 @@ MINITENSOR_FORMULA float tail(float m) {
   // The first 12 bits of m have an exact square. With the others, m^2 = first^2 + (m - first)(m +
   // first). (This is how erfc does it in Sun's fdlibm.)
   const float first = float_of(bits_of(m) & 0xfffff000);
-  const float x = first * first * -0.5f;
+  const float exponent = first * first * -0.5f;
   const float more = (first - m) * (first + m) * 0.5f;
-  const Power power = power_of_two(x, 127 + 25);  // as in fast_exp_below_0
-  const float high = x - power.n * ln2_high;      // exact
+  const Power power = power_of_two(exponent, 127 + 25);  // as in fast_exp_below_0
+  const float high = exponent - power.n * ln2_high;      // exact
   const float low = more - power.n * ln2_low;
   const float r = high + low;
   const float e = high + (low + r * r * exp_series(r));  // e^r - 1
   const float product = h0 + (above_h0 + (h0 + above_h0) * e);
-  const float far = product * float_of(power.biased << 23) * 2.98023223876953125e-8f;
+  const float far = product * float_of(power.biased << 23) * 0x1p-25f;
   return pick(m < 0.55f, near, far);
 }
-// gelu(x), x times the share of the normal distribution below x. From x for x > 0, and from 0
-// else, it differs by the tail. (0 m is NaN for -infinity, where PyTorch, too, gives NaN.)
+// gelu(x), x times the share of the normal distribution below x. For x > 0 that is x less the tail,
+// otherwise 0 less the tail. (0 m is NaN for -infinity, where PyTorch, too, gives NaN.)
 MINITENSOR_FORMULA float fast_gelu(float x) {
-  const float m = float_of(bits_of(x) & ~sign_bit);
-  return pick(x > 0, x, 0 * m) - tail(pick(m > 14.4f, 14.4f, m));  // there it is 0 in a float32
+  const float m = magnitude(x);
+  return pick(x > 0, x, 0 * m) - tail(pick(m > 14.4f, 14.4f, m));
 }
 
 struct Exp {
@@ -3733,7 +3764,9 @@ struct Matrix {
 
 // y += a b, for two vectors of columns of y and 256 rows of b, those from `column` and `depth` on;
 // at depth 0, y = a b.
-//
+constexpr std::int64_t strip_rows = 256;
+template <class T, std::int64_t bytes>
+constexpr std::int64_t strip_columns = 2 * bytes / sizeof(T);
 // That strip of b is copied to where it lies dense and stays in the cache. Then six rows of a at a
 // time meet it. A processor has 16 registers for vectors, or more: 12 hold the sums, 2 the row of
 // the strip, 1 the number of a. So each row of the strip is fetched once for six products, and each
@@ -3743,10 +3776,10 @@ MINITENSOR_INLINE void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, co
                                       std::int64_t column, std::int64_t depth) {
   using W = wrapping<T>;
   using Vector [[gnu::vector_size(bytes)]] = W;
-  constexpr std::int64_t rows = 6, most = 256, columns = 2 * bytes / sizeof(W);
+  constexpr std::int64_t rows = 6, columns = strip_columns<T, bytes>;
   const std::int64_t width = std::min(columns, b.columns - column);
-  const std::int64_t height = std::min(most, b.rows - depth);
-  alignas(64) W strip[most][columns];
+  const std::int64_t height = std::min(strip_rows, b.rows - depth);
+  alignas(64) W strip[strip_rows][columns];
   for (std::int64_t k = 0; k < height; ++k)
     if (b.column_step == 1 && width == columns)
       std::memcpy(strip[k], &b(depth + k, column), sizeof strip[k]);
@@ -3775,8 +3808,8 @@ MINITENSOR_INLINE void multiply_strip(const Matrix<T>& y, const Matrix<T>& a, co
 }
 template <class T, std::int64_t bytes>
 MINITENSOR_INLINE void multiply_strips(const Matrix<T>& y, const Matrix<T>& a, const Matrix<T>& b) {
-  for (std::int64_t column = 0; column < b.columns; column += 2 * bytes / sizeof(T))
-    for (std::int64_t depth = 0; depth < b.rows; depth += 256)
+  for (std::int64_t column = 0; column < b.columns; column += strip_columns<T, bytes>)
+    for (std::int64_t depth = 0; depth < b.rows; depth += strip_rows)
       multiply_strip<T, bytes>(y, a, b, column, depth);
 }
 // How long the vectors are of the processor that it is compiled for.
@@ -5296,14 +5329,19 @@ struct Abs : Elementwise {
                                   .node = "AbsBackward0"};
   void backward() { give(0, dy * a().sign()); }
 };
-struct Sign : Elementwise {
+struct Flat : Elementwise {  // its slope is 0 wherever it has one
+  void backward() {
+    for (int slot = 0; slot < input_count(); ++slot)
+      if (wants(slot)) give(slot, zeros_like(dy));
+  }
+};
+struct Sign : Flat {
   using Formula = formula::Sign;
   static constexpr Facts facts = {.name = "sign",
                                   .symbol = "sign",
                                   .formula = "sign(a)",
                                   .derivatives = {"0 * dy"},
                                   .node = "SignBackward0"};
-  void backward() { give(0, zeros_like(dy)); }
 };
 struct Exp : Elementwise {
   using Formula = formula::Exp;
@@ -5546,8 +5584,7 @@ struct Erf : Elementwise {
                                   .node = "ErfBackward0"};
   void backward() { give(0, dy * 1.1283791670955126 * (-a() * a()).exp()); }
 };
-// Steps: flat wherever they have a slope.
-struct Floor : Elementwise {
+struct Floor : Flat {
   using Formula = formula::Floor;
   static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "floor",
@@ -5555,9 +5592,8 @@ struct Floor : Elementwise {
                                   .formula = "floor(a)",
                                   .derivatives = {"0 * dy"},
                                   .node = "FloorBackward0"};
-  void backward() { give(0, zeros_like(dy)); }
 };
-struct Ceil : Elementwise {
+struct Ceil : Flat {
   using Formula = formula::Ceil;
   static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "ceil",
@@ -5565,9 +5601,8 @@ struct Ceil : Elementwise {
                                   .formula = "ceil(a)",
                                   .derivatives = {"0 * dy"},
                                   .node = "CeilBackward0"};
-  void backward() { give(0, zeros_like(dy)); }
 };
-struct Round : Elementwise {
+struct Round : Flat {
   using Formula = formula::Round;
   static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "round",
@@ -5575,9 +5610,8 @@ struct Round : Elementwise {
                                   .formula = "round(a)",
                                   .derivatives = {"0 * dy"},
                                   .node = "RoundBackward0"};
-  void backward() { give(0, zeros_like(dy)); }
 };
-struct Trunc : Elementwise {
+struct Trunc : Flat {
   using Formula = formula::Trunc;
   static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "trunc",
@@ -5585,7 +5619,6 @@ struct Trunc : Elementwise {
                                   .formula = "trunc(a)",
                                   .derivatives = {"0 * dy"},
                                   .node = "TruncBackward0"};
-  void backward() { give(0, zeros_like(dy)); }
 };
 }  // namespace rule
 
@@ -5753,7 +5786,7 @@ Tensor order(const Operand& a, const Operand& b) {
   const Tensor* x = a.tensor ? a.tensor : b.tensor;
   const Operand& other = a.tensor ? b : a;
   const bool beyond = !other.tensor && (other.number.real() < 0 || other.number.real() > 1);
-  if (beyond && x->dtype() == boolean)
+  if (beyond && x->defined() && x->dtype() == boolean)
     fail({rule::truth_facts<F>.name, b.loc},
          {"a bool is compared with a number that is neither 0 nor 1"},
          {"for 1 < x < 2 write (1 < x) & (x < 2)"});
@@ -5778,9 +5811,12 @@ inline Tensor operator>=(const Operand& a, const Operand& b) {
 
 template <class F>
 Tensor logical(const char* op, const Operand& a, const Operand& b, const char* hint) {
-  for (const Operand* x : {&a, &b})
+  const At at{op, b.loc};
+  for (const Operand* x : {&a, &b}) {
+    if (x->tensor) check_together(at, {x->tensor});
     if ((x->tensor ? x->tensor->dtype() : x->number.dtype()) != boolean)
-      fail({op, b.loc}, {"it takes bools"}, {hint});
+      fail(at, {"it takes bools"}, {hint});
+  }
   return compare<F, F>(a, b);
 }
 
@@ -5797,7 +5833,9 @@ inline Tensor operator^(const Operand& a, const Operand& b) {
 }
 
 inline Tensor operator~(const Operand& a) {
-  if (a.tensor->dtype() != boolean) fail({"~", a.loc}, {"it takes bools"}, {"write x == 0"});
+  const At at{"~", a.loc};
+  check_together(at, {a.tensor});
+  if (a.tensor->dtype() != boolean) fail(at, {"it takes bools"}, {"write x == 0"});
   return unary<rule::Truth<formula::Not>>(*a.tensor, a.loc);
 }
 
@@ -6013,23 +6051,18 @@ struct Remainder : Elementwise {
     if (wants(1)) give(1, -dy * a().floor_divide(b()));
   }
 };
-struct Steps : Elementwise {  // flat wherever it has a slope
-  static constexpr bool in_bools = false;
-  void backward() {
-    if (wants(0)) give(0, zeros_like(dy));
-    if (wants(1)) give(1, zeros_like(dy));
-  }
-};
-struct FloorDivide : Steps {
+struct FloorDivide : Flat {
   using Formula = formula::FloorDivide;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "floor_divide",
                                   .symbol = "⌊÷⌋",
                                   .formula = "floor(a / b)",
                                   .derivatives = {"0 * dy", "0 * dy"},
                                   .node = "FloorDivideBackward0"};
 };
-struct TruncDivide : Steps {
+struct TruncDivide : Flat {
   using Formula = formula::TruncDivide;
+  static constexpr bool in_bools = false;
   static constexpr Facts facts = {.name = "trunc_divide",
                                   .symbol = "÷",
                                   .formula = "trunc(a / b)",
@@ -6453,26 +6486,29 @@ inline Tensor Tensor::mean(Dims axes, SumOptions options, Loc loc) const {
 }
 
 template <class R, class F>
-Tensor extreme(const Tensor& a, Dims axes, bool keepdim, Loc loc) {
-  const At at{R::facts.plain_name(), loc};
+Tensor extreme(const Tensor& a, Dims axes, bool keepdim, const At& at) {
   check_together(at, {&a});
   const Shape over = checked_axes(axes, a.dim(), at);
   for (std::int64_t axis : over)
     if (a.shape()[static_cast<int>(axis)] == 0)
-      fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
-  return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, loc, {0, over});
+      fail(at, {"an empty axis has no largest or smallest element: the shape is ", a.shape()});
+  return record<R>(reduced<F>(a, over, a.dtype(), keepdim), {&a}, at.loc, {0, over});
 }
 
 inline Tensor Tensor::amax(Dims axes, ReduceOptions options, Loc loc) const {
-  return extreme<rule::AMax, formula::Max>(*this, axes, options.keepdim, loc);
+  return extreme<rule::AMax, formula::Max>(*this, axes, options.keepdim, {"amax", loc});
 }
 
 inline Tensor Tensor::amin(Dims axes, ReduceOptions options, Loc loc) const {
-  return extreme<rule::AMin, formula::Min>(*this, axes, options.keepdim, loc);
+  return extreme<rule::AMin, formula::Min>(*this, axes, options.keepdim, {"amin", loc});
 }
 
-inline Tensor Tensor::max(Loc loc) const { return titled("MaxBackward1", amax({}, {}, loc)); }
-inline Tensor Tensor::min(Loc loc) const { return titled("MinBackward1", amin({}, {}, loc)); }
+inline Tensor Tensor::max(Loc loc) const {
+  return titled("MaxBackward1", extreme<rule::AMax, formula::Max>(*this, {}, false, {"max", loc}));
+}
+inline Tensor Tensor::min(Loc loc) const {
+  return titled("MinBackward1", extreme<rule::AMin, formula::Min>(*this, {}, false, {"min", loc}));
+}
 
 template <class F>
 ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At& at) {
@@ -6480,7 +6516,7 @@ ValuesIndices extreme_along(const Tensor& a, Extent axis, bool keepdim, const At
   const int over = checked_axis(axis, a.dim(), at);
   const Tensor x = a.dim() == 0 ? a.detach(at.loc).reshape({1}, at.loc) : a;
   if (x.shape()[over] == 0)
-    fail(at, {"nothing has no largest or smallest element: the shape is ", a.shape()});
+    fail(at, {"an empty axis has no largest or smallest element: the shape is ", a.shape()});
   const Shape kept = kept_shape(x.shape(), {over});
   Tensor values = fresh(kept, a.dtype(), a.device(), at);
   Tensor indices = fresh(kept, int64, a.device(), at);
@@ -6730,8 +6766,8 @@ inline std::optional<Shape> reshaped_strides(const Shape& old_shape, const Shape
   if (shape.numel() == 0) return contiguous_strides(shape);
   Shape strides = Shape::filled(shape.size(), 1);
   int to = shape.size() - 1;
-  std::int64_t run = 1,
-               base = 1;  // elements in the run of old axes so far, and its innermost stride
+  // Elements in the run of old axes so far, and its innermost stride.
+  std::int64_t run = 1, base = 1;
   bool started = false;
   std::int64_t taken = 1;  // elements of that run that the new axes have used
   for (int from = old_shape.size() - 1; from >= -1; --from) {
@@ -6754,16 +6790,15 @@ inline std::optional<Shape> reshaped_strides(const Shape& old_shape, const Shape
 // A shape with one size left open (-1), completed.
 inline Shape completed_shape(Shape shape, std::int64_t numel, const At& at) {
   int open = -1;
-  std::int64_t rest = 1;
+  Shape known = shape;
   for (int i = 0; i < shape.size(); ++i) {
-    if (shape[i] != -1)
-      rest *= shape[i];
-    else if (open >= 0)
-      fail(at, {"only one size can be left open (-1): ", shape});
-    else
-      open = i;
-    if (shape[i] < -1) fail(at, {"a size is negative: ", shape});
+    if (shape[i] != -1) continue;
+    if (open >= 0) fail(at, {"only one size can be left open (-1): ", shape});
+    open = i;
+    known[i] = 1;
   }
+  check_sizes(known, at);  // a product that wraps around could equal numel
+  const std::int64_t rest = known.numel();
   if (open >= 0 && rest > 0 && numel % rest == 0) shape[open] = numel / rest;
   if (shape.numel() != numel || (open >= 0 && rest == 0))
     fail(at, {numel, " elements do not fill the shape ", shape});
@@ -8560,9 +8595,10 @@ inline const Tensor& Tensor::mul_(const Operand& other) const {
 }
 
 inline const Tensor& Tensor::div_(const Operand& other) const {
+  const At at{"div_", other.loc};
+  check_together(at, {this});
   if (!is_floating(dtype()))
-    fail({"div_", other.loc}, {"a quotient can't be written into ", dtype()},
-         {"convert first: x = x.to(float32)"});
+    fail(at, {"a quotient can't be written into ", dtype()}, {"convert first: x = x.to(float32)"});
   return arithmetic(*this, other, "div_", operator/, zip<formula::Div>);
 }
 
@@ -8584,6 +8620,7 @@ inline void check_no_fraction_lost(const Tensor& x, const Operand& other, const 
          {"convert first: x = x.to(float32)"});
 }
 inline const Tensor& overwrite(const Tensor& x, const Operand& other, const char* op) {
+  check_together({op, other.loc}, {&x});
   check_no_fraction_lost(x, other, op);
   return write(x, other, op, overwritten,
                [](const View& y, const View&, const View& b) { copy(y, b); });
@@ -8636,8 +8673,8 @@ inline const Tensor& rewrite(const Tensor& x, const Operand& other, const char* 
 }
 inline const Tensor& Tensor::clamp_(ClampOptions options, Loc loc) const {
   if (!options.min && !options.max) static_cast<void>(clamp(options, loc));  // which says so
-  for (const std::optional<Scalar>& bound :
-       {options.min, options.max})  // before anything is written
+  // Both are checked before anything is written.
+  for (const std::optional<Scalar>& bound : {options.min, options.max})
     if (bound && defined() && kind_of(bound->dtype()) > kind_of(dtype()))
       fail({"clamp_", loc}, {"a ", bound->dtype(), " result can't be written into ", dtype()},
            {"convert first: x = x.to(", bound->dtype(), ")"});
@@ -8653,10 +8690,7 @@ inline const Tensor& Tensor::clamp_(Scalar min, Scalar max, Loc loc) const {
   return clamp_({.min = min, .max = max}, loc);
 }
 inline const Tensor& Tensor::masked_fill_(const Tensor& mask, const Operand& value) const {
-  return rewrite(*this, value, "masked_fill_", [&](Tensor& y) {
-    const Tensor filled = masked_fill(mask, value);
-    y = filled;
-  });
+  return rewrite(*this, value, "masked_fill_", [&](Tensor& y) { y = masked_fill(mask, value); });
 }
 
 // What is assigned may have axes of size 1 in front that its place does not have.
@@ -9092,7 +9126,7 @@ struct Term {
 
 inline bool has(const std::string& axes, char name) { return axes.find(name) != axes.npos; }
 
-// "i...j" for a tensor with four axes -> "i\2\1j". For the result, dims is how many "..." has.
+// "i...j" for a tensor with four axes -> "i\2\1j". `unnamed` is how many axes "..." stands for.
 inline std::string axes_of(std::string text, int unnamed) {
   const std::size_t dots = text.find("...");
   if (dots == text.npos) return text;
@@ -9229,8 +9263,8 @@ inline Tensor einsum(const std::string& text, const std::vector<Tensor>& operand
       std::int64_t& known = sizes[name];
       if (times[name]++ == 0 || known == 1) known = size;
       if (size != known && size != 1)
-        fail(at,
-             {"the axis ", axes[i] < 'A' ? '.' : axes[i], " has the sizes ", known, " and ", size});
+        fail(at, {axes[i] < 'A' ? text_of({"an axis of \"...\""}) : text_of({"the axis ", axes[i]}),
+                  " has the sizes ", known, " and ", size});
     }
     terms.push_back(einstein::diagonal_of({operands[k], axes}, at));
   }
@@ -10559,10 +10593,12 @@ inline Tensor randn(Shape shape, TensorOptions options = {}, Loc loc = Loc::here
   return end_tensor(std::move(x), options, loc);
 }
 inline Tensor rand_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return rand(x.shape(), options_like(x, options), loc);
+  options = options_like(x, options, {"rand_like", loc});
+  return rand(x.shape(), options, loc);
 }
 inline Tensor randn_like(const Tensor& x, TensorOptions options = {}, Loc loc = Loc::here()) {
-  return randn(x.shape(), options_like(x, options), loc);
+  options = options_like(x, options, {"randn_like", loc});
+  return randn(x.shape(), options, loc);
 }
 template <Integer Second, Integer... T>
 Tensor rand(First first, Second second, T... rest) {
@@ -10627,7 +10663,7 @@ inline Tensor multinomial(const Tensor& weights, Extent count, MultinomialOption
     fail(at, {"there are not ", count, " different indices with a weight above 0"},
          {"write {.replacement = true}"});
   Tensor y;
-  if (options.replacement) {  // as many as the weights up to whose sum a random number exceeds
+  if (options.replacement) {  // the first index whose running sum exceeds a random number
     const Tensor sums = w.cumsum(-1);
     Shape shape = w.shape();
     shape[-1] = count;
@@ -12387,7 +12423,7 @@ struct AdamOptions {
   std::optional<double> weight_decay = {};  // left out: 0 for Adam, 0.01 for AdamW
   bool amsgrad = false;
 };
-// Running means m of the gradient and v of its square, both made up for beginning at 0, give each
+// Running means m of the gradient and v of its square, both corrected for starting at 0, give each
 // number steps of its own length: w -= lr * m / (sqrt(v) + eps) (D. P. Kingma, J. L. Ba, 2015).
 // amsgrad never forgets the largest v (S. J. Reddi, S. Kale, S. Kumar, 2018).
 class Adam : public Optimizer {

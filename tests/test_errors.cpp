@@ -73,7 +73,7 @@ TEST_CASE("einsum says what is wrong with its equation") {
         std::string::npos);
   CHECK(error_of([&] {
           return einsum("...i,...i->...", zeros({2, 3}), zeros({4, 3}));
-        }) == "einsum: the axis . has the sizes 2 and 4 at HERE.");
+        }) == "einsum: an axis of \"...\" has the sizes 2 and 4 at HERE.");
 }
 
 TEST_CASE("broadcasting says which sizes differ, and at which axis") {
@@ -111,13 +111,15 @@ TEST_CASE("reductions say which axes there are") {
 
 TEST_CASE("the largest of nothing is an error") {
   CHECK(error_of([] { return zeros({0}).max(); }) ==
-        "amax: nothing has no largest or smallest element: the shape is [0] at HERE.");
+        "max: an empty axis has no largest or smallest element: the shape is [0] at HERE.");
   CHECK(error_of([] {
           return zeros({2, 0}).min(1);
-        }) == "min: nothing has no largest or smallest element: the shape is [2, 0] at HERE.");
+        }) ==
+        "min: an empty axis has no largest or smallest element: the shape is [2, 0] at HERE.");
   CHECK(error_of([] {
           return zeros({0, 2}).argmax(0);
-        }) == "argmax: nothing has no largest or smallest element: the shape is [0, 2] at HERE.");
+        }) ==
+        "argmax: an empty axis has no largest or smallest element: the shape is [0, 2] at HERE.");
   CHECK(zeros({0, 2}).max(1).values.shape() == Shape(0));
 }
 
@@ -345,7 +347,7 @@ TEST_CASE("more reductions say which axes and elements there are") {
   CHECK(error_of([&] { return x.topk(4).values; }) ==
         "topk: there are no 4 elements along a size of 3 at HERE.");
   CHECK(error_of([] { return zeros({0}).argmin(); }) ==
-        "argmin: nothing has no largest or smallest element: the shape is [0] at HERE.");
+        "argmin: an empty axis has no largest or smallest element: the shape is [0] at HERE.");
 }
 
 TEST_CASE("clamp wants a bound") {
@@ -476,6 +478,23 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
     CHECK(text.find("is undefined, as grad() is before a backward pass") != std::string::npos);
   }
   CHECK(to_string(none) == "tensor(undefined)");
+}
+
+TEST_CASE("an undefined tensor is reported at the line that uses it") {
+  const Tensor none;
+  Tensor same;
+  for (const auto& use : std::vector<std::function<void()>>{
+           [&] { static_cast<void>(none < 5); }, [&] { static_cast<void>(none & none); },
+           [&] { static_cast<void>(~none); }, [&] { static_cast<void>(none.item<int>()); },
+           [&] { static_cast<void>(none.to_vector()); },
+           [&] { static_cast<void>(ones_like(none)); },
+           [&] { static_cast<void>(full_like(none, 2)); }, [&] { none.fill_(0.5); },
+           [&] { none.zero_(); }, [&] { none.requires_grad_(); }, [&] { same /= 2; }})
+    CHECK(error_of(use).find(": an input is undefined") != std::string::npos);
+  // Who asks for a shape does not say from where.
+  CHECK(error_of([&] {
+          static_cast<void>(none.dim());
+        }).find("tensor: a tensor used on that line, or after it, is undefined") == 0);
 }
 
 // ---- Gradients ----------------------------------------------------------------------------------

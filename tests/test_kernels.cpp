@@ -719,7 +719,8 @@ TEST_CASE("an index that is out of range is found") {
 // ---- The fast formulas ----
 
 // The largest error over float32 numbers of every sign and exponent, in units in the last place of
-// the true value, which double precision gives.
+// the true value, which double precision gives. One number in 1013 is tried; with a step of 1, by
+// hand, all are.
 template <class Fast, class True>
 double worst_error(Fast fast, True exact) {
   double worst = 0;
@@ -739,8 +740,7 @@ double worst_error(Fast fast, True exact) {
   return worst;
 }
 
-TEST_CASE(
-    "exp, log, tanh and sigmoid of float32 are right to 2 units in the last place, everywhere") {
+TEST_CASE("exp, log, tanh and sigmoid of float32 are right to 2 units in the last place") {
   CHECK(worst_error([](float x) { return formula::Exp::of(x); },
                     [](double x) { return std::exp(x); }) < 2);
   CHECK(worst_error([](float x) { return formula::Log::of(x); },
@@ -751,9 +751,10 @@ TEST_CASE(
                     [](double x) { return 1 / (1 + std::exp(-x)); }) < 2);
 }
 
-// Checked by hand as well with -O3 -march=native -fno-math-errno, where the loops use fused
-// multiplications, and for every float32: the worst is gelu(-1.841), 1.98 units.
-TEST_CASE("erf and gelu of float32 are right to 2 units in the last place, everywhere") {
+// Tried by hand as well with -O3 -march=native -fno-math-errno, where the loops use fused
+// multiplications, and with a step of 1 from 1e-3 to 15 on both sides of 0: the worst is
+// gelu(-1.841), 1.98 units.
+TEST_CASE("erf and gelu of float32 are right to 2 units in the last place") {
   CHECK(worst_error([](float x) { return formula::Erf::of(x); },
                     [](double x) { return std::erf(x); }) < 2);
   CHECK(worst_error([](float x) { return formula::Gelu::of(x); },

@@ -421,11 +421,52 @@ TEST_CASE("a range of large integers has as many numbers as it says") {
   CHECK(x[0].item<std::int64_t>() == 9007199254740993);
 }
 
-TEST_CASE("item() refuses a type that is too small for the number") {
+TEST_CASE("item() and to_vector() refuse a type that is too small for the number") {
   CHECK(tensor(3000000000).item<std::int64_t>() == 3000000000);
   CHECK(error_of([] { return tensor(3000000000).item<int>(); }) ==
         "item: 3000000000 does not fit into the type that was asked for at HERE. Hint: ask for "
         "item<std::int64_t>()");
+  CHECK(error_of([] { return tensor(1e10).item<int>(); }) ==
+        "item: 1e+10 does not fit into the type that was asked for at HERE. Hint: ask for "
+        "item<double>()");
+  CHECK(refused([] { return tensor(1e30).item<std::int64_t>(); }));
+  CHECK(refused([] { return tensor(NAN).item<int>(); }));
+  CHECK(refused([] { return tensor(-1).item<std::uint64_t>(); }));
+  CHECK(refused([] { return tensor(256).item<std::uint8_t>(); }));
+  CHECK(tensor(-2.75).item<int>() == -2);
+  CHECK(tensor(255.5).item<std::uint8_t>() == 255);
+
+  CHECK(tensor({1.5, -2.5}).to_vector<int>() == std::vector<int>{1, -2});
+  CHECK(error_of([] {
+          return tensor({1., 1e10}).to_vector<int>();
+        }) ==
+        "to_vector: 10000000000 does not fit into the type that was asked for at HERE. Hint: ask "
+        "for to_vector<double>()");
+  CHECK(refused([] { return tensor({-1, 2}).to_vector<std::uint8_t>(); }));
+}
+
+TEST_CASE("a number that int64 cannot hold is refused") {
+  CHECK(tensor(9223372036854775807u).item<std::int64_t>() == 9223372036854775807);
+  CHECK(error_of([] { return tensor(18446744073709551615u); }) ==
+        "a number is too large for int64");
+  CHECK(refused([] { return ones({2}) + 9223372036854775808u; }));
+}
+
+// 274177 * 67280421310721 is 2^64 + 1 (F. Landry, 1880), and 2^32 * 2^32 is 2^64.
+TEST_CASE("sizes whose product wraps around do not pass for a shape") {
+  CHECK(refused([] { return ones({1}).view({274177, 67280421310721}); }));
+  CHECK(refused([] { return zeros({0}).reshape({std::int64_t{1} << 32, std::int64_t{1} << 32}); }));
+  CHECK(refused([] { return ones({1}).view({-1, 274177, 67280421310721}); }));
+  CHECK(zeros({0, 3}).view({-1, 3}).shape() == Shape(0, 3));
+}
+
+TEST_CASE("arange says why it makes no tensor") {
+  CHECK(error_of([] { return arange(0, 5, -1); }) ==
+        "arange: the step does not lead from start to stop at HERE.");
+  CHECK(error_of([] { return arange(0, 1, 1e-20); }) ==
+        "arange: it would have too many elements for any memory at HERE.");
+  const auto least = std::numeric_limits<std::int64_t>::min();
+  CHECK(refused([&] { return arange(least, std::numeric_limits<std::int64_t>::max()); }));
 }
 
 TEST_CASE("the usual tensors are made, with sizes as a list or as plain numbers") {
