@@ -1,6 +1,6 @@
 // minitensor on an NVIDIA GPU: the verbs of chapter 7 once more, for a graphics card. MIT licence.
 //
-//     cmake -D MINITENSOR_CUDA=ON build
+//     cmake -B build -D MINITENSOR_CUDA=ON && cmake --build build      (all of it), or
 //     nvcc -arch=native -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 prog.cpp
 //       kernels.cu -lcublas
 //

@@ -1186,6 +1186,13 @@ struct Sabotage {  // tests only: multiplies one gradient of one rule, and someb
   int slot;
 };
 
+// What the last operation works on that has begun: for watchers, should it fail.
+struct Asked {
+  const char* op = nullptr;
+  int line = 0;
+  std::array<Id, 3> inputs = {};  // the first ones; 0: there are no more
+};
+
 struct Current {
   bool grad_enabled = true;
   bool anomaly = false;            // chapter 13
@@ -1195,6 +1202,7 @@ struct Current {
   const char* composed = nullptr;  // and its name, if it is made of other operations
   bool asked_no_leaf = false;      // the last grad() was that of a tensor that keeps none
   Loc last_line = Loc::unknown();  // the last line seen outside the system's headers
+  Asked asked;
   const Sabotage* sabotage = nullptr;
 };
 inline constinit thread_local Current current;
@@ -1230,7 +1238,8 @@ class Quiet {  // while it lives, nobody is told of anything
   Observer* before_;
 };
 
-void tell_failed(Observer*, const At& at, const std::string& text);  // chapter 14
+// (chapter 14) `called` is the operation's name as the student wrote it.
+void tell_failed(Observer*, const At& at, const char* called, const std::string& text);
 void tell_made(const Tensor& tensor, Loc loc);
 void tell_named(const Tensor& tensor);
 void tell_let_go(const Tensor& tensor, Loc loc);
@@ -1244,7 +1253,7 @@ inline std::string message(const At& at, Words what, Words hint) {
 [[noreturn]] inline void fail(const At& at, Words what, Words hint) {
   const char* const op = current.composed ? current.composed : at.op;  // what the student wrote
   const std::string text = message({op, at.loc}, what, hint);
-  if (current.observer) tell_failed(current.observer, {op, at.loc, at.node}, text);
+  if (current.observer) tell_failed(current.observer, at, op, text);
   throw Error(text);
 }
 
@@ -1278,6 +1287,11 @@ inline Tensor Tensor::grad() const {
   fail_undefined_at({"tensor", current.last_line}, "a tensor used on that line, or after it,");
 }
 
+[[gnu::noinline]] inline void remember(const At& at, std::initializer_list<const Tensor*> inputs) {
+  current.asked = {at.op, at.loc.line()};
+  for (std::size_t i = 0; i < current.asked.inputs.size() && i < inputs.size(); ++i)
+    current.asked.inputs[i] = inputs.begin()[i]->id();
+}
 // Every operation asks first: are these tensors defined, and on one device?
 inline void check_together(const At& at, std::initializer_list<const Tensor*> inputs) {
   const Tensor* first = nullptr;
@@ -1288,6 +1302,7 @@ inline void check_together(const At& at, std::initializer_list<const Tensor*> in
            {"move one of them with .to(\"", first->device(), "\")"});
     if (!first) first = x;
   }
+  if (current.observer) remember(at, inputs);
 }
 
 // ---- Making tensors -----------------------------------------------------------------------------
@@ -4681,7 +4696,7 @@ inline void Pass::run_rule(Node& node, Tensor dy) {
     const Quiet quiet;
     node.recipe.backward(node, *this, std::move(dy));
   } catch (const Error& error) {  // the rule was muted; this is not
-    if (watcher_) tell_failed(watcher_, node.at(), error.what());
+    if (watcher_) tell_failed(watcher_, node.at(), node.at().op, error.what());
     throw;
   }
   if (options_.retain_graph || node.saved.empty()) return;
@@ -10990,8 +11005,10 @@ class Observer {  // an unnamed argument is one that this empty version has no u
   // An operation ran. The node is null if it was not recorded.
   virtual void op(const Node* /*node*/, const Facts&, const Given&, Span<const Tensor*> /*inputs*/,
                   Span<Tensor> /*outputs*/, Loc /*line*/) {}
-  // An operation refused to run; with a node, on the way back, when its turn came.
-  virtual void failed(const char* /*op*/, const Node*, const std::string& /*text*/, Loc /*line*/) {}
+  // An operation refused to run; with a node, on the way back, when its turn came. Of the inputs
+  // those are named that it had already looked at, three at most.
+  virtual void failed(const char* /*op*/, const Node*, Span<Id> /*inputs*/,
+                      const std::string& /*text*/, Loc /*line*/) {}
   virtual void pass_begins(const PassSeen&) {}
   virtual void pass_ends(std::int64_t /*pass*/) {}
   // A node gave a gradient to its input `slot`: before and after the axes `folded` were summed
@@ -11030,8 +11047,15 @@ inline void tell_named(const Tensor& x) { tell(current.observer, &Observer::name
 inline void tell_let_go(const Tensor& x, Loc loc) {
   tell(current.observer, &Observer::let_go, x, loc);
 }
-inline void tell_failed(Observer* watcher, const At& at, const std::string& text) {
-  tell(watcher, &Observer::failed, at.op, at.node, text, line_of(at.loc));
+inline void tell_failed(Observer* watcher, const At& at, const char* called,
+                        const std::string& text) {
+  const Asked asked = std::exchange(current.asked, {});
+  const bool by_it =
+      !at.node && asked.op && std::strcmp(asked.op, at.op) == 0 && asked.line == at.loc.line();
+  std::size_t count = 0;
+  while (by_it && count < asked.inputs.size() && asked.inputs[count]) ++count;
+  tell(watcher, &Observer::failed, called, at.node, Span<Id>(asked.inputs.data(), count), text,
+       line_of(at.loc));
 }
 inline void tell_op(const Node* node, const Facts& facts, const Given& given, InputTensors inputs,
                     const Tensor& y, const Tensor* index, Loc loc) {

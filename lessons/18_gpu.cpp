@@ -1,7 +1,7 @@
 // 18  The graphics card: thousands of slow workers, and a long way to them.
 //
 // Without a card the lesson explains it, and reckons with numbers from data sheets. With one it
-// measures: cmake -D MINITENSOR_CUDA=ON, or
+// measures: cmake -B build -D MINITENSOR_CUDA=ON && cmake --build build, or
 //
 //   nvcc -arch=native -std=c++20 --expt-relaxed-constexpr -diag-suppress 2810 -I.
 //     lessons/18_gpu.cpp lessons/main.cpp kernels.cu -lcublas

@@ -153,11 +153,9 @@ class Narrator : public mt::Observer {
     if (told == told_.end() || !names_.contains(target)) return;
 
     std::string how = reckoned(node, slot, told->second);
-    for (int i = 0; i < folded_axes.size(); ++i)
-      how += (i > 0         ? " and "
-              : how.empty() ? "summed over axis "
-                            : " summed over axis ") +
-             std::to_string(folded_axes[i]);
+    if (!folded_axes.empty())
+      how += (how.empty() ? "summed over " : " summed over ") +
+             words::axes(std::vector<std::int64_t>(folded_axes.begin(), folded_axes.end()));
     tell(names_[target] + " receives " + how + (how.empty() ? "" : " = ") + in_words(given) +
          " from " + told->second.name_and_expression());
     if (sum.count == 1) return;

@@ -56,9 +56,9 @@ class Prompter : public mt::Observer {
           mt::Span<const mt::Tensor*> inputs, mt::Span<mt::Tensor> outputs, mt::Loc line) override {
     listener_.op(node, facts, given, inputs, outputs, line);
   }
-  void failed(const char* op, const mt::Node* node, const std::string& text,
-              mt::Loc line) override {
-    listener_.failed(op, node, text, line);
+  void failed(const char* op, const mt::Node* node, mt::Span<mt::Id> inputs,
+              const std::string& text, mt::Loc line) override {
+    listener_.failed(op, node, inputs, text, line);
   }
   void pass_ends(std::int64_t pass) override { listener_.pass_ends(pass); }
   void hooked(std::int64_t pass, mt::Id tensor, const mt::Tensor& before,

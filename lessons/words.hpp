@@ -66,6 +66,9 @@ inline std::string circle(std::string_view op, std::string_view symbol, std::str
 // 1 -> "first", 2 -> "second", ... 12 -> "twelfth", 13 -> "13th", 21 -> "21st".
 inline std::string ordinal(std::int64_t n);
 
+// "axis 0", "axes 0 and 1", "axes 0, 2 and 3".
+inline std::string axes(const std::vector<std::int64_t>& list);
+
 // Text that can be shown, whatever its bytes: what is not UTF-8 becomes �, and a control character
 // its picture, so that a line break is ␊ and a label stays one line.
 inline std::string clean(std::string_view text);
@@ -119,6 +122,13 @@ inline std::string ordinal(std::int64_t n) {
   if (tens != 1 && ones == 2) ending = "nd";
   if (tens != 1 && ones == 3) ending = "rd";
   return std::to_string(n) + ending;
+}
+
+inline std::string axes(const std::vector<std::int64_t>& list) {
+  std::string text = list.size() == 1 ? "axis " : "axes ";
+  for (std::size_t i = 0; i < list.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == list.size() ? " and " : ", ") + std::to_string(list[i]);
+  return text;
 }
 
 // ---- Characters ---------------------------------------------------------------------------------

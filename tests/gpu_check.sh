@@ -6,8 +6,8 @@
 #
 #     tests/gpu_check.sh [folder for what it builds]
 #
-# UNTRIED as a whole: so far there has been no machine with a GPU. What has run is the build, here
-# (nvcc 13, CMake 3.25), and all of the programs over the stand-in (tests/cuda_on_cpu).
+# Not yet run as a whole on a GPU. The build has run with nvcc 13 and CMake 3.25, and all of the
+# programs over the stand-in (tests/cuda_on_cpu).
 #
 # It needs nvcc with cuBLAS, CMake, Catch2 (CMAKE_PREFIX_PATH says where, if it is not with the
 # system's); for the trainings nlohmann-json, and for them and the comparison python3 with PyTorch.

@@ -805,23 +805,35 @@ TEST_CASE("what a rule does carries the line of the operation that it belongs to
 
 TEST_CASE("an observer is told of a failure, with its text") {
   struct Listener : Observer {
-    void failed(const char* op, const Node* node, const std::string& text, Loc line) override {
+    void failed(const char* op, const Node* node, Span<Id> named, const std::string& text,
+                Loc line) override {
       told = std::string(op) + " | " + text + " | " + line.text();
       at = node == nullptr ? 0 : node->id();
+      inputs.assign(named.begin(), named.end());
     }
     std::string told;
     Id at = 0;
+    std::vector<Id> inputs;
   } listener;
+  const Tensor a = zeros({2}), b = zeros({3}), c = ones({2, 2});
   Observer* const before = observe(&listener);
-  const std::string text = error_of([] { return zeros({2}) + zeros({3}); });
-  observe(before);
+  const std::string text = error_of([&] { return a + b; });
   CHECK(listener.told.find("add | add: shapes do not broadcast") == 0);
   CHECK(listener.at == 0);
+  CHECK(listener.inputs == std::vector<Id>{a.id(), b.id()});
+
+  observe(&listener);
+  CHECK(refused([&] { return c.matmul(b); }));
+  CHECK(listener.inputs == std::vector<Id>{c.id(), b.id()});
+  CHECK(
+      refused([&] { return arange(0, 5, -1); }));  // has no tensor, and takes none of those before
+  CHECK(listener.inputs.empty());
+  observe(before);
 }
 
 TEST_CASE("an observer is told at which node a pass failed") {
   struct Listener : Observer {
-    void failed(const char* op, const Node* node, const std::string&, Loc) override {
+    void failed(const char* op, const Node* node, Span<Id>, const std::string&, Loc) override {
       told.emplace_back(op, node);
     }
     std::vector<std::pair<std::string, const Node*>> told;

@@ -280,10 +280,12 @@ TEST_CASE("a large picture is written down in block means") {
 
 TEST_CASE("a failed operation is written down with its text") {
   Watching watching;
-  CHECK_THROWS_AS(mt::matmul(mt::ones({2, 3}), mt::ones({4, 5})), mt::Error);
+  const Tensor a = mt::ones({2, 3}), b = mt::ones({4, 5});
+  CHECK_THROWS_AS(mt::matmul(a, b), mt::Error);
   REQUIRE(watching.all<Failed>().size() == 1);
   const Failed failed = watching.all<Failed>()[0];
   CHECK(failed.op == "matmul");
+  CHECK(failed.inputs == std::vector<Id>{a.id(), b.id()});
   CHECK(failed.text.find("inner sizes differ") != std::string::npos);
   CHECK(failed.node == 0);
 }

@@ -322,7 +322,7 @@ TEST_CASE("an op that is not recorded is dashed, and its result waits for no gra
 TEST_CASE("an op that failed is drawn in the colour of failure") {
   Machine m;
   const Id x = m.leaf("x", {1});
-  m.add(Failed{"matmul", {m.seen(x)}, "inner sizes differ"});
+  m.add(Failed{"matmul", {x}, "inner sizes differ"});
   const Scene scene = Drawn(m).at(2);
   CHECK(box_called(scene, "matmul").outline == Role::failed);
   CHECK(line_between(scene, "x", "matmul").arrow.size() == 3);

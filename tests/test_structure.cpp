@@ -55,29 +55,36 @@ bool is_graphviz(const std::string& include) {
   return std::regex_search(include, std::regex("gvc\\.h|cgraph\\.h"));
 }
 
-// A file of the viewer may reach what its layer allows, and nothing else of these kinds.
+// A file of the viewer may include those of its own layer and of the ones before it, and reach of
+// tensors, traces and the window what its layer allows.
 struct Layer {
   std::set<std::string> stems;  // viewer/stem.hpp and viewer/stem.cpp
   bool tensors, traces, window;
 };
 const std::vector<Layer> layers = {
-    {{"frames", "camera", "variables"}, false, false, false},
-    {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
-    {{"trace", "statistics", "value", "facts", "episodes", "keeper", "process"},
+    {{"frames", "variables"}, false, false, false},
+    {{"trace", "statistics", "value", "facts", "episodes", "keeper", "process", "options"},
      false,
      true,
      false},
+    {{"recorder", "attach", "course"}, true, true, false},  // the side of the watched program
     {{"timeline", "timeline_index", "timeline_names", "timeline_state", "timeline_ledger",
       "timeline_plots", "timeline_prose"},
      false,
      true,
      false},
-    {{"chart", "layout", "scene", "export", "desk", "session"}, false, true, false},
+    {{"chart", "layout", "camera", "scene", "export", "desk", "session"}, false, true, false},
     {{"theme", "fonts", "paint", "canvas", "cells", "inspector", "plots", "panels", "app", "main"},
      false,
      true,
      true},
 };
+
+auto layer_of(const std::string& path) {
+  const std::string stem = fs::path(path).stem().string();
+  return std::find_if(layers.begin(), layers.end(),
+                      [&](const Layer& one) { return one.stems.count(stem) != 0; });
+}
 
 // One sentence for each forbidden edge.
 std::vector<std::string> forbidden_edges(const Sources& sources) {
@@ -98,22 +105,23 @@ std::vector<std::string> forbidden_edges(const Sources& sources) {
       sentences.push_back(path + " includes kernels.cu, which is to be linked");
     if (path.rfind("viewer/", 0) != 0) continue;
     const std::string stem = fs::path(path).stem().string();
-    auto layer = std::find_if(layers.begin(), layers.end(),
-                              [&](const Layer& one) { return one.stems.count(stem) != 0; });
+    const auto layer = layer_of(path);
     if (layer == layers.end()) {
       sentences.push_back(path + " belongs to no layer");
       continue;
     }
-    for (const std::string& include : includes_of(text))
+    for (const std::string& include : includes_of(text)) {
       if (sources.count("viewer/" + include) != 0)
         sentences.push_back(path + " includes " + include + " without its folder");
+      if (include.rfind("viewer/", 0) == 0 && layer_of(include) > layer)
+        sentences.push_back(path + " includes " + include + " of a later layer");
+    }
     if (includes_of(text).count("viewer/timeline_index.hpp") != 0 && stem.rfind("timeline", 0) != 0)
       sentences.push_back(path + " looks into the timeline");
     for (const std::string& include : reached_from(sources, path)) {
-      const bool allowed = (layer->tensors || !is_tensor(include)) &&
-                           (layer->traces || !is_trace(include)) &&
-                           (layer->window || !is_window(include)) &&
-                           (stem == "layout" || stem == "export" || !is_graphviz(include));
+      const bool allowed =
+          (layer->tensors || !is_tensor(include)) && (layer->traces || !is_trace(include)) &&
+          (layer->window || !is_window(include)) && (stem == "layout" || !is_graphviz(include));
       if (!allowed) sentences.push_back(path + " must not know " + include);
     }
   }
@@ -160,6 +168,7 @@ TEST_CASE("a forbidden edge is found, also through another file") {
       "viewer/export.cpp looks into the timeline",
       "viewer/layout.cpp includes scene.hpp without its folder",
       "viewer/newcomer.cpp belongs to no layer",
+      "viewer/scene.hpp includes viewer/theme.hpp of a later layer",
       "viewer/scene.hpp must not know imgui.h",
       "viewer/timeline.cpp must not know minitensor.hpp",
   };

@@ -38,7 +38,7 @@ std::vector<What> one_of_each() {
   return {
       Made{a},
       Op{7, "pow", {{2.5, nan}, {-1, 3}}, {a, b}, {{"a", a}, {"y", b}}, {b}},
-      Failed{"matmul", {a}, "inner sizes differ", 7},
+      Failed{"matmul", {10, 20}, "inner sizes differ", 7},
       PassBegins{4, {a}, {b}, true, true, {a, b}},
       PassEnds{4},
       Arrived{4, 7, 1, 10, a, {0, 2}, b},

@@ -159,6 +159,9 @@ TEST_CASE("a place in an order has its word") {
   CHECK(words::ordinal(111) == "111th");
   CHECK(words::ordinal(112) == "112th");
   CHECK(words::ordinal(122) == "122nd");
+  CHECK(words::axes({1}) == "axis 1");
+  CHECK(words::axes({0, 1}) == "axes 0 and 1");
+  CHECK(words::axes({0, 2, 3}) == "axes 0, 2 and 3");
 }
 
 TEST_CASE("any bytes become text that can be shown") {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "viewer/app.hpp"
+#include "viewer/options.hpp"
 #include "viewer/scene.hpp"
 #include "viewer/timeline.hpp"
 

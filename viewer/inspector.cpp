@@ -428,11 +428,8 @@ class Inspector {
   }
 
   static std::string folding(const Contribution& row) {
-    std::string axes;
-    for (std::size_t i = 0; i < row.folded.size(); ++i)
-      axes += (i == 0 ? "" : ", ") + std::to_string(row.folded[i]);
-    return brackets(row.shape_before) + " → " + brackets(row.shape_given) + "  summed over axis " +
-           axes;
+    return brackets(row.shape_before) + " → " + brackets(row.shape_given) + "  summed over " +
+           words::axes(row.folded);
   }
 
   void card(const Contribution& row, Widths widths, bool hidden, Id id,
@@ -583,7 +580,7 @@ class Inspector {
     rule();
     heading("Inputs");
     for (std::size_t slot = 0; slot < op.inputs.size(); ++slot)
-      tensor_row(std::string(1, static_cast<char>('a' + slot)), op.inputs[slot].tensor);
+      tensor_row(label(slot), op.inputs[slot].tensor);
     y_ += px(6);
     heading("Result");
     for (const Seen& output : op.outputs) tensor_row("y", output.tensor);
@@ -592,8 +589,7 @@ class Inspector {
     heading("What it does to a gradient");
     for (std::size_t slot = 0; slot < std::min(op.inputs.size(), known->derivatives.size()); ++slot)
       if (!known->derivatives[slot].empty())
-        formula("d" + std::string(1, static_cast<char>('a' + slot)),
-                words::pretty(known->derivatives[slot]));
+        formula("d" + input_letter(slot), words::pretty(known->derivatives[slot]));
     y_ += px(6);
     note("dy is the gradient of its result; each line is what it hands to that input.");
   }
@@ -606,7 +602,7 @@ class Inspector {
     rule();
     heading("Inputs");
     for (std::size_t slot = 0; slot < failed.inputs.size(); ++slot)
-      tensor_row(std::string(1, static_cast<char>('a' + slot)), failed.inputs[slot].tensor);
+      tensor_row(label(slot), failed.inputs[slot]);
   }
 
   void warning(const std::string& text) {
@@ -623,6 +619,12 @@ class Inspector {
   }
 
   // "a   x   2.0"; a click selects the tensor.
+  // Of an input: its letter in the formulas, or its place.
+  static std::string label(std::size_t slot) {
+    const std::string letter = input_letter(slot);
+    return letter.empty() ? std::to_string(slot + 1) : letter;
+  }
+
   void tensor_row(const std::string& letter, Id id) {
     const Frame row{left_ - px(4), y_, right_, y_ + px(26)};
     ImGui::PushID(static_cast<int>(id));
@@ -637,10 +639,21 @@ class Inspector {
     const float y = y_ + px(18);
     paint_.text({left_, y}, {Face::mono, 14, theme_.faint}, letter);
     const Ink name{timeline_.is_named(id) ? Face::bold : Face::bold_oblique, 14, theme_.text};
-    paint_.text({left_ + px(34), y}, name, paint_.cut(name, timeline_.name(id), px(150)));
+    const std::string called = paint_.cut(name, timeline_.name(id), px(150));
+    paint_.text({left_ + px(34), y}, name, called);
     const bool there = timeline_.exists(desk_.cursor, id);
-    paint_.text_right({right_ - px(14), y}, {Face::mono, 14, there ? theme_.value : theme_.faint},
-                      there ? in_a_box(timeline_.value(desk_.cursor, id)) : "not yet");
+    const Ink ink{Face::mono, 14, there ? theme_.value : theme_.faint};
+    const std::string text = there ? in_a_box(timeline_.value(desk_.cursor, id)) : "not yet";
+    paint_.text_right({right_ - px(14), y}, ink, text);
+    // The shape, where there is room for it.
+    const Seen* seen = timeline_.seen(id);
+    if (seen != nullptr && !seen->shape.empty()) {
+      const Ink faint{Face::mono, 12, theme_.faint};
+      const std::string shape = brackets(seen->shape);
+      const float begin = left_ + px(44) + paint_.width(name, called);
+      const float end = right_ - px(24) - paint_.width(ink, text);
+      if (begin + paint_.width(faint, shape) <= end) paint_.text({begin, y}, faint, shape);
+    }
     y_ += px(26);
   }
 

@@ -43,7 +43,6 @@ void for_each_seen(const Event& event, Visit visit) {
   };
   if (auto* made = std::get_if<Made>(&event.what)) visit(made->tensor);
   if (auto* wrote = std::get_if<Wrote>(&event.what)) visit(wrote->tensor);
-  if (auto* failed = std::get_if<Failed>(&event.what)) all(failed->inputs);
   if (auto* op = std::get_if<Op>(&event.what)) {
     all(op->inputs);
     all(op->outputs);

@@ -294,9 +294,10 @@ void Recorder::op(const mt::Node* node, const mt::Facts& facts, const mt::Given&
   send(std::move(op), line(where));
 }
 
-void Recorder::failed(const char* op, const mt::Node* node, const std::string& text,
-                      mt::Loc where) {
-  send(Failed{text_or_nothing(op), {}, text, node ? node->id() : 0}, line(where));
+void Recorder::failed(const char* op, const mt::Node* node, mt::Span<Id> inputs,
+                      const std::string& text, mt::Loc where) {
+  send(Failed{text_or_nothing(op), {inputs.begin(), inputs.end()}, text, node ? node->id() : 0},
+       line(where));
 }
 
 void Recorder::pass_begins(const mt::PassSeen& pass) {

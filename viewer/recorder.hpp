@@ -37,8 +37,8 @@ class Recorder : public minitensor::Observer {
   void op(const minitensor::Node*, const minitensor::Facts&, const minitensor::Given&,
           minitensor::Span<const minitensor::Tensor*> inputs,
           minitensor::Span<minitensor::Tensor> outputs, minitensor::Loc) override;
-  void failed(const char* op, const minitensor::Node*, const std::string& text,
-              minitensor::Loc) override;
+  void failed(const char* op, const minitensor::Node*, minitensor::Span<Id> inputs,
+              const std::string& text, minitensor::Loc) override;
   void pass_begins(const minitensor::PassSeen&) override;
   void pass_ends(std::int64_t pass) override;
   void arrived(std::int64_t pass, const minitensor::Node&, int slot,

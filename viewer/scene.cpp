@@ -284,7 +284,7 @@ class DiagramMaker {
     const int own = node({Item::Kind::op, event});
     const auto* failed = std::get_if<Failed>(&timeline_.trace().events[event]->what);
     for (std::size_t slot = 0; failed != nullptr && slot < failed->inputs.size(); ++slot)
-      if (std::optional<int> input = tensor_node(failed->inputs[slot].tensor))
+      if (std::optional<int> input = tensor_node(failed->inputs[slot]))
         connect(*input, own, {event, static_cast<int>(slot)}, false);
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "viewer/desk.hpp"
+#include "viewer/options.hpp"
 #include "viewer/process.hpp"
 
 namespace viewer {

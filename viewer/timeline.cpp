@@ -1,6 +1,7 @@
 #include "viewer/timeline.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 #include <utility>
 
@@ -40,12 +41,10 @@ const Ended* Timeline::ended() const {
 
 // ---- Steps and episodes --------------------------------------------------------------------------
 
-Cursor Timeline::start(int episode) const {
-  return {episode, this->episode(std::clamp(episode, 1, static_cast<int>(episodes_.size()))).first};
-}
+Cursor Timeline::start(int episode) const { return clamp({episode, 0}); }
 
 Cursor Timeline::end(int episode) const {
-  return {episode, this->episode(std::clamp(episode, 1, static_cast<int>(episodes_.size()))).last};
+  return clamp({episode, std::numeric_limits<std::size_t>::max()});
 }
 
 Cursor Timeline::clamp(Cursor cursor) const {
@@ -190,14 +189,16 @@ EpisodeGraph Timeline::graph(int number) const {
   const Episode& episode = this->episode(number);
   EpisodeGraph graph;
   std::unordered_set<Id> met;
-  const auto meet = [&](const Seen& seen) {
-    if (seen.tensor != 0 && met.insert(seen.tensor).second) graph.tensors.push_back(seen.tensor);
+  const auto meet_tensor = [&](Id tensor) {
+    if (tensor != 0 && met.insert(tensor).second) graph.tensors.push_back(tensor);
   };
+  const auto meet = [&](const Seen& seen) { meet_tensor(seen.tensor); };
   for (std::size_t i = episode.event_begin; i < episode.event_end; ++i) {
     if (auto* made = index_->get<Made>(i)) meet(made->tensor);
     if (auto* failed = index_->get<Failed>(i)) {
       if (!op_that_failed(i)) graph.failed.push_back(i);
-      for (const Seen& input : failed->inputs) meet(input);
+      for (const Id input : failed->inputs)
+        if (seen(input) != nullptr) meet_tensor(input);
     }
     auto* op = index_->get<Op>(i);
     if (op == nullptr) continue;

@@ -227,7 +227,6 @@ class Timeline {
   // one of its slots.
   Progress backward(Cursor, std::size_t op) const;
   Progress edge_backward(Cursor, std::size_t op, int slot) const;
-  bool edge_takes_part(Cursor, std::size_t op, int slot) const;      // now or later in that pass
   std::string edge_numbers(Cursor, std::size_t op, int slot) const;  // "1 × 3", once arrived
   // The tensors whose numbers stand in the formula of the step, if it is an arrival.
   std::vector<Id> factors(Cursor) const;

@@ -156,8 +156,7 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Op& op) {
   add_step(i, event, box_of(event.scope) == 0);
 }
 
-void Timeline::Index::read(std::size_t i, const Event& event, const Failed& failed) {
-  for (const Seen& input : failed.inputs) see(i, input);
+void Timeline::Index::read(std::size_t i, const Event& event, const Failed&) {
   failures.push_back(i);
   add_step(i, event, true);
 }

@@ -146,7 +146,7 @@ struct Timeline::Index {
   void read(std::size_t i, const Event& event);
   void read(std::size_t i, const Event& event, const Made& made);
   void read(std::size_t i, const Event& event, const Op& op);
-  void read(std::size_t i, const Event& event, const Failed& failed);
+  void read(std::size_t i, const Event& event, const Failed&);
   void read(std::size_t i, const Event& event, const PassBegins& begins);
   void read(std::size_t i, const Event& event, const PassEnds& ends);
   void read(std::size_t i, const Event& event, const Arrived& arrived);
@@ -194,6 +194,9 @@ struct Timeline::Index {
 
   std::pair<Events::const_iterator, Events::const_iterator> in_pass(const Events& list,
                                                                     std::int64_t pass) const;
+  // When, in that pass, a gradient goes back through a slot of an op; none if none does.
+  std::optional<std::size_t> arrival(std::optional<std::int64_t> pass, std::size_t op,
+                                     int slot) const;
   std::optional<Value> seed(const TensorTrack& tensor, std::int64_t pass) const;
   std::optional<Value> sum(const TensorTrack& tensor, std::int64_t pass, std::size_t cut) const;
   bool more_to_come(const TensorTrack& tensor, std::int64_t pass, std::size_t cut) const;

@@ -56,13 +56,6 @@ bool is_number(const Value& value) {
   return value.kept == Value::Kept::in_full && value.shape.empty();
 }
 
-std::string axes(const std::vector<std::int64_t>& folded) {
-  std::string list;
-  for (std::size_t i = 0; i < folded.size(); ++i)
-    list += (i == 0 ? "" : ", ") + std::to_string(folded[i]);
-  return (folded.size() == 1 ? "axis " : "axes ") + list;
-}
-
 // " = 1 × 3": the middle part of a chain of equations, unless it only repeats what follows.
 std::string equals(const std::string& middle, const std::string& result) {
   return middle.empty() || middle == result ? "" : " = " + middle;
@@ -95,8 +88,9 @@ class Sentence {
     std::string text = "The pass begins at " + root;
     if (begins.seeds.empty()) return text + ".";
     const Value seed = timeline_.value(begins.seeds[0]);
-    text += is_number(seed) && seed.at(0) == 1 ? ": the gradient of " + root + " by itself is "
-                                               : ", with the gradient ";
+    text += is_number(seed) && seed.at(0) == 1
+                ? ": the gradient of " + root + " with respect to itself is "
+                : ", with the gradient ";
     return text + in_prose(seed) + ".";
   }
   std::string operator()(const Arrived& arrived) const {
@@ -113,7 +107,7 @@ class Sentence {
       text += in_prose(given);
     }
     if (!arrived.folded.empty())
-      text += ", summed over " + axes(arrived.folded) + ", along which it was broadcast";
+      text += ", summed over " + words::axes(arrived.folded) + ", along which it was broadcast";
     return text + place_in_sum(arrived) + ".";
   }
   std::string operator()(const Hooked& hooked) const {

@@ -1,5 +1,6 @@
 // Values and gradients at a cursor, and how far a pass has come.
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "viewer/timeline_index.hpp"
@@ -194,47 +195,26 @@ Progress Timeline::backward(Cursor cursor, std::size_t op) const {
   return now ? Progress::active : Progress::done;
 }
 
-namespace {
-// The arrival in one slot among those of a node in one pass.
-template <class Range, class Get>
-std::optional<std::size_t> arrival_in_slot(const Range& range, int slot, Get get) {
-  for (auto i = range.first; i != range.second; ++i) {
-    const Arrived* arrived = get(*i);
-    if (arrived != nullptr && arrived->slot == slot) return *i;
-  }
-  return std::nullopt;
+std::optional<std::size_t> Timeline::Index::arrival(std::optional<std::int64_t> pass,
+                                                    std::size_t op, int slot) const {
+  const auto node = nodes.find(owner->op(op).node);
+  if (!pass || node == nodes.end()) return std::nullopt;
+  const auto [begin, end] = in_pass(node->second.arrivals, *pass);
+  const auto found = std::find_if(
+      begin, end, [&](std::size_t event) { return get<Arrived>(event)->slot == slot; });
+  return found == end ? std::nullopt : std::optional(*found);
 }
-}  // namespace
 
 Progress Timeline::edge_backward(Cursor cursor, std::size_t op, int slot) const {
   cursor = clamp(cursor);
-  const std::optional<std::int64_t> pass = this->pass(cursor);
-  auto node = index_->nodes.find(this->op(op).node);
-  if (!pass || node == index_->nodes.end()) return Progress::pending;
-  const std::optional<std::size_t> arrival =
-      arrival_in_slot(index_->in_pass(node->second.arrivals, *pass), slot,
-                      [this](std::size_t i) { return index_->get<Arrived>(i); });
+  const std::optional<std::size_t> arrival = index_->arrival(pass(cursor), op, slot);
   if (!arrival || *arrival >= cut_at(*this, cursor.position)) return Progress::pending;
   const Step* step = this->step(cursor);
   return step != nullptr && step->event == *arrival ? Progress::active : Progress::done;
 }
 
-bool Timeline::edge_takes_part(Cursor cursor, std::size_t op, int slot) const {
-  const std::optional<std::int64_t> pass = this->pass(cursor);
-  auto node = index_->nodes.find(this->op(op).node);
-  if (!pass || node == index_->nodes.end()) return false;
-  return arrival_in_slot(index_->in_pass(node->second.arrivals, *pass), slot,
-                         [this](std::size_t i) { return index_->get<Arrived>(i); })
-      .has_value();
-}
-
 std::string Timeline::edge_numbers(Cursor cursor, std::size_t op, int slot) const {
-  const std::optional<std::int64_t> pass = this->pass(cursor);
-  auto node = index_->nodes.find(this->op(op).node);
-  if (!pass || node == index_->nodes.end()) return "";
-  const std::optional<std::size_t> arrival =
-      arrival_in_slot(index_->in_pass(node->second.arrivals, *pass), slot,
-                      [this](std::size_t i) { return index_->get<Arrived>(i); });
+  const std::optional<std::size_t> arrival = index_->arrival(pass(cursor), op, slot);
   if (!arrival || *arrival >= cut_at(*this, clamp(cursor).position)) return "";
   return index_->numbers(*arrival, {});
 }

@@ -102,7 +102,7 @@ struct Op {
 };
 struct Failed {
   std::string op;
-  std::vector<Seen> inputs;
+  std::vector<Id> inputs;  // those that it had already looked at
   std::string text;
   Id node = 0;  // whose rule failed while a pass ran; 0: it failed by itself
 };
