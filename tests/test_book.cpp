@@ -1,10 +1,4 @@
 // The order of minitensor.hpp: it is a book, and a book's contents list must be true.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <iostream>
 #include <regex>
 #include <set>
@@ -12,6 +6,7 @@
 #include <vector>
 
 #include "tests/book.hpp"
+#include "tests/catch.hpp"
 
 namespace {
 

@@ -1,11 +1,5 @@
 // The camera over the graph: pan, zoom about the pointer, fit, reveal.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-using Catch::Approx;
-#endif
-
+#include "tests/catch.hpp"
 #include "viewer/camera.hpp"
 
 using viewer::Camera;

@@ -1,15 +1,10 @@
 // build/minitensor as a person meets it: words, answers, exit codes.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "tests/expected_output.hpp"
 #include "tests/shell.hpp"
 

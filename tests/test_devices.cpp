@@ -1,11 +1,5 @@
 // A second machine without a graphics card: its table keeps "cuda" memory on the heap and lets the
 // processor's verbs do the work. What is tested is who is asked, and where tensors end up.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -13,6 +7,7 @@
 #include <vector>
 
 #include "minitensor.hpp"
+#include "tests/catch.hpp"
 
 using namespace mt;
 

@@ -1,17 +1,12 @@
 // Figures. What they must look like to Graphviz is asked of Graphviz's own programs, where they are
 // installed.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cmath>
 #include <map>
 #include <regex>
 #include <stdexcept>
 
 #include "lessons/words.hpp"
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 #include "tests/traces.hpp"
 #include "viewer/export.hpp"
@@ -240,10 +235,10 @@ TEST_CASE("an empty run is an empty figure") {
 // ---- Every character -----------------------------------------------------------------------------
 
 TEST_CASE("what means something in dot is written by its number, and what is no text is replaced") {
-  CHECK(dot_escape("x² · β") == "x² · β");
-  CHECK(dot_escape("a<b>&\"c\"") == "a&#60;b&#62;&#38;&#34;c&#34;");
-  CHECK(dot_escape("{|}\\n") == "&#123;&#124;&#125;&#92;&#92;n");
-  CHECK(dot_escape("a\nb\xff") == "a␊b\xEF\xBF\xBD");
+  CHECK(html_label_escape("x² · β") == "x² · β");
+  CHECK(html_label_escape("a<b>&\"c\"") == "a&#60;b&#62;&#38;&#34;c&#34;");
+  CHECK(html_label_escape("{|}\\n") == "&#123;&#124;&#125;&#92;&#92;n");
+  CHECK(html_label_escape("a\nb\xff") == "a␊b\xEF\xBF\xBD");
 }
 
 TEST_CASE("a tensor may be called by any characters, and Graphviz shows them") {
@@ -262,7 +257,7 @@ TEST_CASE("a tensor may be called by any characters, and Graphviz shows them") {
     const shell::TemporaryFolder folder;
     const Exported exported = export_figures(timeline_of(m), options(folder, {"dot"}));
     const std::string dot = shell::read_file(exported.files[0]);
-    REQUIRE(words_in(dot).find(dot_escape(words::cut(words::clean(name), longest_name))) !=
+    REQUIRE(words_in(dot).find(html_label_escape(words::cut(words::clean(name), longest_name))) !=
             std::string::npos);
     if (!have("dot")) continue;
     const shell::Outcome outcome = shell::run("dot -Tsvg '" + exported.files[0].string() + "'");

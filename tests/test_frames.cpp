@@ -1,11 +1,5 @@
 // One pipe carries text and messages: whatever happens to it on the way, each comes out as it went
 // in.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "viewer/frames.hpp"
 
 using namespace viewer;

@@ -1,13 +1,8 @@
 // What a student does first: one file, one include, one command, in either compiler.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <iostream>
 #include <string>
 
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 
 namespace {

@@ -1,12 +1,6 @@
 // The verbs of the processor (chapters 5 to 7) against loops that are too simple to be wrong, over
 // many shapes and layouts; the accuracy of sums and of the fast formulas; and the memory they live
 // in.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,6 +11,7 @@
 #include <vector>
 
 #include "minitensor.hpp"
+#include "tests/catch.hpp"
 
 namespace {
 

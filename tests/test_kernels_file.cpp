@@ -1,15 +1,10 @@
 // kernels.cu as a file: nvcc compiles it where there is one, without a word. (What its kernels
 // compute is tested in test_cuda.cpp, without nvcc.)
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <iostream>
 #include <string>
 
 #include "tests/book.hpp"
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 
 namespace {

@@ -1,10 +1,4 @@
 // The lessons: what they print, which steps they take, and what they answer to a mistake.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cmath>
 #include <iostream>
 #include <sstream>
@@ -13,6 +7,7 @@
 
 #include "lessons/csv.hpp"
 #include "lessons/player.hpp"
+#include "tests/catch.hpp"
 #include "tests/expected_output.hpp"
 #include "tests/shell.hpp"
 

@@ -1,16 +1,11 @@
 // Printing: every text below was printed by PyTorch 1.13.0 from the same expression in Python
 // ("torch." before a dtype left out). The texts that are not PyTorch's stand at the end.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cmath>
 #include <limits>
 #include <sstream>
 
 #include "minitensor.hpp"
+#include "tests/catch.hpp"
 
 using namespace mt;
 

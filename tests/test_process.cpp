@@ -1,11 +1,5 @@
 // A run is a process of its own: whatever it does, the window never waits, nothing that it wrote is
 // lost, and the last event says how it ended.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -17,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 #include "viewer/process.hpp"
 

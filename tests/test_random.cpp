@@ -1,11 +1,4 @@
 // Random numbers: known answers, the statistics of each distribution, and what a seed promises.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-using Catch::Approx;
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,6 +7,7 @@ using Catch::Approx;
 #include <vector>
 
 #include "minitensor.hpp"
+#include "tests/catch.hpp"
 
 namespace {
 

@@ -1,16 +1,11 @@
 // The README's promises: its programs, the numbers beside them, and its table of the reading order.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/book.hpp"
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 
 namespace {

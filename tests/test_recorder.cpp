@@ -1,11 +1,5 @@
 // From tensors to a trace and back: what the recorder writes down is what the program held, bit for
 // bit, and being watched changes nothing.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -16,6 +10,7 @@
 #include <vector>
 
 #include "minitensor.hpp"
+#include "tests/catch.hpp"
 #include "viewer/keeper.hpp"
 #include "viewer/recorder.hpp"
 #include "viewer/timeline.hpp"

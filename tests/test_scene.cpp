@@ -1,10 +1,4 @@
 // What is drawn: which boxes and lines, where they stand, and what they look like at a step.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +7,7 @@
 #include <thread>
 
 #include "lessons/words.hpp"
+#include "tests/catch.hpp"
 #include "tests/traces.hpp"
 #include "viewer/scene.hpp"
 

@@ -1,14 +1,9 @@
 // A session: one lesson or one file, run in a process of its own, without a window.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <chrono>
 #include <functional>
 #include <thread>
 
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 #include "viewer/session.hpp"
 

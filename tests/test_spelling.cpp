@@ -1,16 +1,11 @@
 // How the header may be written, and how it may not: the forms of programs/spelling.cpp compile
 // without a warning and do what they say; the lines below do not compile, because they would do
 // something else than they seem to.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 
 namespace {

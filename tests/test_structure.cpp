@@ -1,11 +1,5 @@
 // Who may know whom (the map is in README.md, "How it is built"), and the order of the one header:
 // tests that read the sources as text.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -13,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "tests/shell.hpp"
 
 namespace {

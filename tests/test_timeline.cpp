@@ -1,15 +1,10 @@
 // What is known at a cursor. Numbers of lesson 05 are worked out by hand; everything else is
 // compared with a naive walk over the events from the beginning.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <cstring>
 #include <set>
 
+#include "tests/catch.hpp"
 #include "tests/traces.hpp"
 #include "viewer/keeper.hpp"
 #include "viewer/timeline.hpp"
@@ -305,7 +300,8 @@ TEST_CASE("a second pass adds to what the leaf holds, and shows both until it la
   CHECK(timeline.gradient(arrived, x).before.value().text(0) == "4.0");
   CHECK(timeline.gradient(landed, x).value.text(0) == "8.0");
   CHECK(timeline.ledger(landed, x).size() == 2);
-  CHECK(timeline.prose(landed).find("x.grad held 4 already; this pass is added: 8. The pass is") == 0);
+  CHECK(timeline.prose(landed).find("x.grad held 4 already; this pass is added: 8. The pass is") ==
+        0);
 }
 
 TEST_CASE("a leaf that lets go of its gradient reads not yet, never 0") {

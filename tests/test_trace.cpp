@@ -1,14 +1,9 @@
 // Records to bytes and back, and bytes that are no records.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <limits>
 #include <random>
 #include <stdexcept>
 
+#include "tests/catch.hpp"
 #include "tests/traces.hpp"
 #include "viewer/timeline.hpp"
 

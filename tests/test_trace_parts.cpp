@@ -1,10 +1,4 @@
 // What a trace is made of: lists that share their chunks, snapshots by their key, statistics.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "viewer/statistics.hpp"
 #include "viewer/trace.hpp"
 

@@ -1,15 +1,10 @@
 // Parts of the window that need no window: numbers in columns, characters, lines of a source.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "tests/catch.hpp"
 #include "tests/traces.hpp"
 #include "viewer/canvas.hpp"
 #include "viewer/chart.hpp"

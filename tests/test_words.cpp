@@ -1,14 +1,9 @@
 // How numbers, formulas and operations are written for readers. Expected texts are written by hand.
-#if __has_include(<catch2/catch.hpp>)
-#include <catch2/catch.hpp>
-#else
-#include <catch2/catch_all.hpp>
-#endif
-
 #include <cmath>
 #include <limits>
 
 #include "lessons/words.hpp"
+#include "tests/catch.hpp"
 
 namespace {
 

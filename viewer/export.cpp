@@ -14,9 +14,9 @@ namespace viewer {
 // ---- Text in dot files ---------------------------------------------------------------------------
 
 // HTML-like labels are read as XML: characters that mean something there, or in other labels of
-// dot, are written by their numbers. After that Graphviz still reads \\N and the like as the names
+// dot, are written by their numbers. After that Graphviz still reads \N and the like as the names
 // of things, so a backslash is written twice.
-std::string dot_escape(std::string_view text) {
+std::string html_label_escape(std::string_view text) {
   std::string escaped;
   for (char c : words::clean(text))
     if (c == '\\')
@@ -123,7 +123,7 @@ class Figure {
   static std::string ink(const Text& text, const char* around = "") {
     const std::string open = *around == '\0' ? "" : "<" + std::string(around) + ">";
     const std::string close = *around == '\0' ? "" : "</" + std::string(around) + ">";
-    const std::string content = text.text.empty() ? "&#160;" : dot_escape(text.text);
+    const std::string content = text.text.empty() ? "&#160;" : html_label_escape(text.text);
     return std::string("<FONT FACE=\"DejaVu Sans") + (text.font == Font::mono ? " Mono" : "") +
            "\" POINT-SIZE=\"" + std::to_string(static_cast<int>(text.size)) + "\" COLOR=\"" +
            on_paper(text.role) + "\">" + open + content + close + "</FONT>";
@@ -194,7 +194,7 @@ class Figure {
 
 std::string dot_text(const Diagram& diagram, const Scene& scene, std::string_view title) {
   const Dress dress = Figure(scene).dress();
-  return "// " + dot_escape(title) + "\n" + dot_of(diagram.structure, dress);
+  return "// " + html_label_escape(title) + "\n" + dot_of(diagram.structure, dress);
 }
 
 // ---- Files ---------------------------------------------------------------------------------------

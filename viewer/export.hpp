@@ -37,6 +37,6 @@ Exported export_figures(const Timeline&, const ExportOptions&);
 std::string dot_text(const Diagram&, const Scene&, std::string_view title);
 
 // Text as it may stand in a dot file's HTML-like label, whatever its characters: see export.cpp.
-std::string dot_escape(std::string_view text);
+std::string html_label_escape(std::string_view text);
 
 }  // namespace viewer
