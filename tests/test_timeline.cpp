@@ -304,15 +304,33 @@ TEST_CASE("a second pass adds to what the leaf holds, and shows both until it la
         0);
 }
 
-TEST_CASE("a leaf that lets go of its gradient reads not yet, never 0") {
+TEST_CASE("a leaf that lets go of its gradient reads cleared, never 0") {
   Machine m;
   const Id x = m.leaf("x", {2});
   m.backward(m.pow(x, 2));
   m.let_go(x);
   const Timeline timeline = timeline_of(m);
-  CHECK(timeline.gradient(timeline.end(1), x).state == Gradient::State::not_yet);
-  CHECK(timeline.ledger(timeline.end(1), x).size() == 1);  // of the pass that may come
+  CHECK(timeline.gradient(timeline.end(1), x).state == Gradient::State::cleared);
+  CHECK(timeline.ledger(timeline.end(1), x).empty());
   CHECK(timeline.prose(timeline.end(1)) == "x lets go of its gradient.");
+}
+
+TEST_CASE("a gradient that was set to 0 in place begins its ledger anew") {
+  Machine m;
+  const Id w = m.leaf("w", {2});
+  m.backward(m.pow(w, 2));
+  m.backward(m.pow(w, 3));
+  m.zero_gradient(w);
+  m.backward(m.pow(w, 2));
+  const Timeline timeline = timeline_of(m);
+  REQUIRE(timeline.episodes().size() == 3);
+  const std::vector<Contribution> both = timeline.ledger(timeline.at(2, 4), w);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].pass != both[1].pass);
+  const std::vector<Contribution> last = timeline.ledger(timeline.end(3), w);
+  REQUIRE(last.size() == 1);
+  CHECK(last[0].pass == 3);
+  CHECK(timeline.gradient(timeline.end(3), w).value.text(0) == "4.0");
 }
 
 TEST_CASE("a tensor used twice by one op has two rows") {
@@ -537,6 +555,16 @@ void train(Machine& m, Id w, int turns, bool zero_grad = true) {
   }
 }
 
+TEST_CASE("after zero_grad() the next iteration has its gradient still to come") {
+  Machine m;
+  const Id w = m.leaf("w", {1});
+  train(m, w, 2);
+  const Timeline timeline = timeline_of(m);
+  CHECK(timeline.gradient(timeline.end(1), w).state == Gradient::State::cleared);
+  CHECK(timeline.gradient(timeline.start(2), w).state == Gradient::State::not_yet);
+  CHECK(timeline.ledger(timeline.start(2), w).size() == 2);
+}
+
 TEST_CASE("a training iteration is one episode, with its update and zero_grad as its tail") {
   Machine m;
   const Id w = m.leaf("w", {1});
@@ -723,6 +751,7 @@ struct Walk {
   std::map<Id, std::int64_t> running_pass;
   std::map<std::pair<Id, std::int64_t>, int> to_come;
   std::set<Id> landed_last;
+  std::set<Id> let_go_last;
 
   explicit Walk(const Trace& whole) : trace(whole) {
     for (const auto& event : trace.events)
@@ -778,9 +807,11 @@ struct Walk {
     if (auto* landed = std::get_if<Landed>(&event.what)) {
       held[landed->tensor] = read(landed->after);
       landed_last.insert(landed->tensor);
+      let_go_last.erase(landed->tensor);
       running.erase(landed->tensor);
     }
     if (auto* let_go = std::get_if<LetGo>(&event.what)) {
+      let_go_last.insert(let_go->tensor);
       held.erase(let_go->tensor);
       running.erase(let_go->tensor);
     }
@@ -819,7 +850,9 @@ void check_against_walk(const Timeline& timeline, Cursor cursor, const Walk& wal
       REQUIRE(gradient.state == Gradient::State::landed);
       REQUIRE(same_bits(floats(gradient.value), held->second));
     } else {
-      REQUIRE(gradient.state == Gradient::State::not_yet);
+      const bool cleared = gradient.state == Gradient::State::cleared;
+      REQUIRE((gradient.state == Gradient::State::not_yet || cleared));
+      if (cleared) REQUIRE(walk.let_go_last.contains(tensor));
     }
   }
 }

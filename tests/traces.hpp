@@ -100,6 +100,14 @@ class Machine {
     tensors_[leaf].gradient = Seen{};
     add(LetGo{leaf});
   }
+  // w.grad().zero_(): the same tensor, with other elements.
+  void zero_gradient(Id leaf) {
+    Tensor& tensor = tensors_[leaf];
+    const std::int64_t before = tensor.gradient.version++;
+    tensor.gradient_values.assign(tensor.values.size(), 0.0F);
+    snapshot(tensor.gradient, tensor.gradient_values);
+    add(Wrote{tensor.gradient, before, "zero_", 0});
+  }
   // In place, and not recorded: an optimiser's step.
   void write(Id id, const std::vector<float>& values) {
     Tensor& tensor = tensors_[id];

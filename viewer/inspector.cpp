@@ -189,6 +189,8 @@ class Inspector {
     const Gradient gradient = timeline_.gradient(desk_.cursor, id);
     using State = Gradient::State;
     if (gradient.state == State::not_yet) return label_and_words("gradient", "not yet");
+    if (gradient.state == State::cleared)
+      return label_and_words("gradient", "cleared by zero_grad()");
     if (covered(id)) return cover("gradient", id);
     // What grad() holds is one thing, what has arrived so far another: the ledger sums it up.
     if (gradient.state == State::so_far && timeline_.is_leaf(id)) {
@@ -406,7 +408,10 @@ class Inspector {
   std::string why_no_ledger(Id id, const Seen& seen) const {
     if (!seen.requires_grad)
       return "No gradient is asked for: " + timeline_.name(id) + " does not require one.";
-    if (timeline_.gradient(desk_.cursor, id).state != Gradient::State::not_yet)
+    const Gradient::State state = timeline_.gradient(desk_.cursor, id).state;
+    if (state == Gradient::State::cleared)
+      return "zero_grad() has let go of it. The next backward pass begins anew.";
+    if (state != Gradient::State::not_yet)
       return "The backward pass starts here: " + timeline_.name(id) +
              " was asked for its own derivative.";
     return "No recorded operation uses " + timeline_.name(id) +

@@ -635,16 +635,18 @@ class SceneMaker {
     text.role = Role::gradient;
     const Gradient gradient = timeline_.gradient(cursor_, tensor);
     const Seen* seen = timeline_.seen(tensor);
-    if (gradient.state == Gradient::State::not_yet) {
+    using State = Gradient::State;
+    if (gradient.state == State::not_yet || gradient.state == State::cleared) {
       if (seen == nullptr || !seen->requires_grad) return text;  // it will never have one
-      text.text = "not yet";
+      text.text = gradient.state == State::cleared ? "cleared" : "not yet";
       text.size = number_size - 1;
       text.role = Role::faint;
     } else if (view_.cover_gradients && !view_.uncovered.contains(tensor)) {
       text.text = "?";
-    } else if (gradient.state == Gradient::State::so_far) {
+    } else if (gradient.state == State::so_far) {
       text.text = in_a_box(gradient.value, std::max(7, room - 7)) + " so far";
-      if (text.text.find("… so far") != text.text.npos) text.text = "so far";  // it was cut
+      if (text.text.find("… so far") != text.text.npos)  // it was cut: the numbers matter more
+        text.text = in_a_box(gradient.value, room);
     } else {
       text.text = in_a_box(gradient.value);
     }

@@ -67,10 +67,11 @@ struct Gradient {
     not_yet,   // nothing has arrived: never shown as 0
     so_far,    // the sum of what has arrived; more is to come, or it has not landed yet
     complete,  // all contributions of the pass are in (a result, not a leaf)
-    landed     // what grad() holds
+    landed,    // what grad() holds
+    cleared    // grad() held something in this episode, and zero_grad() has let go of it
   };
   State state = State::not_yet;
-  Value value;                  // unless not_yet
+  Value value;                  // unless not_yet or cleared
   std::optional<Value> before;  // so_far: what grad() held before the running pass
 };
 

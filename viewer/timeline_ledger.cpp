@@ -10,6 +10,16 @@ namespace {
 // A tensor that is never let go can have received thousands of passes: the ledger shows the last.
 constexpr std::size_t most_passes = 8;
 
+// Whether all elements are known to be 0.
+bool is_zero(const std::optional<Value>& value) {
+  if (!value || value->kept == Value::Kept::nothing) return false;
+  if (value->kept == Value::Kept::statistics)
+    return value->statistics.min == 0 && value->statistics.max == 0 && value->statistics.nan == 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(value->count()); ++i)
+    if (value->at(i) != 0) return false;
+  return true;
+}
+
 // Which element of a tensor of shape `small` an element of the shape `large` is made of when the
 // smaller one is broadcast.
 std::optional<std::size_t> broadcast_element(std::size_t i, const Shape& large,
@@ -112,6 +122,13 @@ std::vector<Contribution> Timeline::ledger(Cursor cursor, Id id,
   }
   if (passes.size() > most_passes)
     passes.erase(passes.begin(), passes.end() - static_cast<std::ptrdiff_t>(most_passes));
+  // w.grad().zero_() lets go of nothing, and yet what came before is no part of the sum.
+  for (std::size_t k = passes.size(); k-- > 0;) {
+    const std::size_t begin = index_->passes.at(passes[k]).begin;
+    if (begin >= cut || !is_zero(index_->held(*tensor, begin))) continue;
+    passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(k));
+    break;
+  }
 
   std::vector<Contribution> rows;
   for (std::int64_t pass : passes) {
@@ -139,7 +156,8 @@ std::vector<Contribution> Timeline::ledger(Cursor cursor, Id id,
 
   // What the trace does not know yet: the rest of a running pass, or all of one that may come.
   const bool running = !passes.empty() && !index_->passes.at(passes.back()).end;
-  if ((passes.empty() && tensor->first.requires_grad) || running) {
+  const bool cleared = gradient(cursor, id).state == Gradient::State::cleared;
+  if ((passes.empty() && tensor->first.requires_grad && !cleared) || running) {
     const Episode& episode = this->episode(cursor.episode);
     const std::int64_t pass = passes.empty() ? 0 : passes.back();
     for (const Use& use :

@@ -141,8 +141,12 @@ Gradient Timeline::Index::gradient(Id id, std::size_t cut, std::optional<std::in
   const std::optional<std::size_t> settled = last_before(tensor->settled, cut);
   const std::optional<std::size_t> running = std::max(arrival, root);  // none is less than any
   std::optional<Value> before = held(*tensor, cut);
-  if (!running || settled > running || gap_between(*running, cut))
-    return before ? Gradient{State::landed, std::move(*before), {}} : Gradient{};
+  if (!running || settled > running || gap_between(*running, cut)) {
+    if (before) return {State::landed, std::move(*before), {}};
+    const std::optional<std::size_t> end = pass ? passes.at(*pass).end : std::nullopt;
+    const bool cleared = end && settled && *settled > *end && get<LetGo>(*settled) != nullptr;
+    return {cleared ? State::cleared : State::not_yet, {}, {}};
+  }
 
   const std::optional<std::size_t> begin = last_before(pass_begins, *running + 1);
   const PassBegins* begins = begin ? get<PassBegins>(*begin) : nullptr;
