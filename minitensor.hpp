@@ -768,9 +768,7 @@ struct Hooks {                                          // of one tensor, in the
 class HookHandle {
  public:
   HookHandle(Ref<Hooks> hooks, Id id) : hooks_(std::move(hooks)), id_(id) {}
-  void remove() const {
-    std::erase_if(hooks_->list, [&](const Hooks::One& hook) { return hook.id == id_; });
-  }
+  void remove() const;
 
  private:
   Ref<Hooks> hooks_;
@@ -1527,6 +1525,9 @@ inline Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions o
           ? static_cast<double>(whole)
           : stop.real() - start.real();
   const double steps = distance / step.real(), length = std::ceil(steps);
+  if (step.real() == 0) fail(at, {"the step is 0"});
+  if (!std::isfinite(distance) || !std::isfinite(step.real()))
+    fail(at, {"start, stop and step have to be finite"});
   if (!(steps >= 0)) fail(at, {"the step does not lead from start to stop"});
   if (length > 1e15) fail(at, {"it would have too many elements for any memory"});
   const DType dtype = options.dtype.value_or(kind == boolean ? int64 : kind);
@@ -4745,8 +4746,19 @@ inline void Pass::add(Station& station, Tensor gradient) {
   }
 }
 
+// Threads may share a tensor with hooks, and a hook may add and remove some: a pass calls those
+// that there are when its gradient comes.
+inline std::atomic_flag hooking;
+inline std::vector<Hooks::One> copy_of(const Hooks& hooks) {
+  const OneAtATime alone(hooking);
+  return hooks.list;
+}
+inline void HookHandle::remove() const {
+  const OneAtATime alone(hooking);
+  std::erase_if(hooks_->list, [&](const Hooks::One& hook) { return hook.id == id_; });
+}
 inline Tensor Pass::call_hooks(const Hooks& hooks, Id tensor, Tensor gradient) const {
-  for (const auto& [id, hook] : std::vector(hooks.list)) {  // a copy: a hook may change the list
+  for (const auto& [id, hook] : copy_of(hooks)) {
     const Tensor before = gradient;
     const std::int64_t version = before.version();
     if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
@@ -4873,8 +4885,10 @@ HookHandle Tensor::register_hook(F hook, Loc loc) const {
     else
       return Tensor(hook(gradient));
   };
-  if (!node() && !get().extras) get().extras = Ref<TensorData::Extras>::make();
-  Ref<Hooks>& hooks = node() ? node()->hooks : get().extras->hooks;
+  Node* const from = node();
+  const OneAtATime alone(hooking);
+  if (!from && !get().extras) get().extras = Ref<TensorData::Extras>::make();
+  Ref<Hooks>& hooks = from ? from->hooks : get().extras->hooks;
   if (!hooks) hooks = Ref<Hooks>::make();
   hooks->list.push_back({next_id(), std::move(wrapped)});
   return HookHandle(hooks, hooks->list.back().id);
@@ -7252,7 +7266,7 @@ inline std::vector<Tensor> Tensor::chunk(Extent count, Extent axis, Loc loc) con
   const At at{"chunk", loc};
   const std::int64_t whole = size_to_split(*this, axis, at);
   if (count < 1) fail(at, {"the count is ", count, ", it has to be positive"});
-  if (whole > 0) return split((whole + count - 1) / count, axis, loc);
+  if (whole > 0) return split((whole - 1) / count + 1, axis, loc);
   std::vector<Tensor> parts;  // of nothing there are as many as asked for
   for (std::int64_t i = 0; i < count; ++i) parts.push_back(narrow(axis, 0, 0, loc));
   return parts;
@@ -7284,6 +7298,9 @@ inline Tensor pad(const Tensor& x, Dims pads, Scalar value = 0, Loc loc = Loc::h
   for (int k = 0; 2 * k < pads.size(); ++k) {
     std::int64_t& size = shape[x.dim() - 1 - k];
     const std::int64_t before = pads[2 * k], after = pads[2 * k + 1];
+    constexpr std::int64_t most = std::int64_t{1} << 60;
+    if (std::min(before, after) < -most || std::max(before, after) > most)
+      fail(at, {pads, " are too many elements for any memory"});
     if (size + std::min<std::int64_t>(0, before) + std::min<std::int64_t>(0, after) < 0)
       fail(at, {pads, " take away more than there is of ", x.shape()});
     size += before + after;
@@ -7849,7 +7866,7 @@ inline Tensor Tensor::roll(Dims shifts, Dims axes, Loc loc) const {
     const int along = checked_axis(axes[i], dim(), at);
     const std::int64_t size = shape()[along];
     if (size == 0) continue;
-    const std::int64_t cut = ((-shifts[i]) % size + size) % size;
+    const std::int64_t cut = (size - shifts[i] % size) % size;
     y = cat({y.slice(along, cut), y.slice(along, 0, cut)}, along);
   }
   if (y.id() == id()) y = clone();
@@ -7869,6 +7886,7 @@ inline Tensor Tensor::repeat(Shape times, Loc loc) const {
     if (times[axis] == 1) continue;
     Shape wide = y.shape(), joined = y.shape();
     wide.insert(axis, times[axis]);
+    check_sizes(wide, at);
     joined[axis] *= times[axis];
     y = y.unsqueeze(axis).expand(wide).reshape(joined);
   }
@@ -9879,11 +9897,16 @@ struct AvgPoolOptions {
   std::optional<std::int64_t> divisor_override = {};  // by what a sum is divided; else by its count
 };
 
+inline constexpr std::int64_t most_of_a_window = std::int64_t{1} << 31;  // so that no product wraps
 inline void check_windows(Pair kernel, Pair stride, Pair dilation, const At& at) {
   if (kernel.height < 1 || kernel.width < 1 || stride.height < 1 || stride.width < 1 ||
       dilation.height < 1 || dilation.width < 1)
     fail(at, {"the kernel ", kernel, ", the stride ", stride, " and the dilation ", dilation,
               " have to be positive"});
+  for (const Pair& one : {kernel, stride, dilation})
+    if (std::max(one.height, one.width) > most_of_a_window)
+      fail(at, {"the kernel ", kernel, ", the stride ", stride, " and the dilation ", dilation,
+                " are too large for any image"});
 }
 // From the first element under a kernel to the last: more than it has, if it is dilated.
 inline Pair reach_of(const Tensor& x, Pair kernel, Pair stride, Pair dilation, const At& at) {
@@ -9907,6 +9930,8 @@ inline Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair dilation, 
 // x with elements of this value around its last two axes.
 inline Tensor padded(const Tensor& x, Pair before, Pair behind, Scalar value, const At& at) {
   if (before.height < 0 || before.width < 0) fail(at, {"the padding is negative: ", before});
+  if (std::max(before.height, before.width) > most_of_a_window)
+    fail(at, {"the padding is too large for any image: ", before});
   if (before.height == 0 && before.width == 0 && behind.height == 0 && behind.width == 0) return x;
   return pad(x, {before.width, behind.width, before.height, behind.height}, value);
 }
@@ -10169,6 +10194,7 @@ inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
     fail(at, {"the bias ", bias.shape(), " and the weight ", weight.shape(), " do not fit"});
   const Composed whole("conv2d", loc);
   const Pair kernel(weight.size(2), weight.size(3));
+  check_windows(kernel, options.stride, options.dilation, at);
   Pair before = options.padding, behind = before;
   if (options.padding.name == "same") {
     if (options.stride.height != 1 || options.stride.width != 1)
@@ -10228,9 +10254,9 @@ struct PoolWindows {
         behind(padding),
         at(where) {
     check_image(x, at);
+    check_windows(kernel, stride, dilation, at);
     if (padding.height > kernel.height / 2 || padding.width > kernel.width / 2)
       fail(at, {"the padding ", padding, " is more than half of the kernel ", kernel});
-    check_windows(kernel, stride, dilation, at);
     if (!ceil_mode) return;
     behind.height =
         reached(x.size(-2), kernel.height, stride.height, padding.height, dilation.height);
@@ -10337,6 +10363,7 @@ inline Tensor adaptive_avg_pool2d(const Tensor& x, Pair size, Loc loc = Loc::her
   const At at{"adaptive_avg_pool2d", loc};
   check_image(x, at);
   if (size.height < 1 || size.width < 1) fail(at, {"the size ", size, " has to be positive"});
+  check_sizes({size.height, size.width}, at);
   const Composed whole("adaptive_avg_pool2d", loc);
   Tensor y = x;
   for (int axis : {-2, -1}) {
@@ -10667,16 +10694,20 @@ inline Tensor multinomial(const Tensor& weights, Extent count, MultinomialOption
   if (weights.dim() < 1 || weights.dim() > 2)
     fail(at, {"the weights have shape ", weights.shape()}, {"they are [n] or [m, n]"});
   const Unseen inside(loc);
-  const Tensor w = weights.to(float64).cpu();
+  Tensor w = weights.to(float64).cpu();
   const double most = std::numeric_limits<double>::infinity();
   if (!((w >= 0) & (w < most)).all().item<bool>())
     fail(at, {"a weight is negative, infinite or NaN"});
   const Tensor possible = (w > 0).sum({-1}, {.keepdim = true});
   const std::int64_t needed =
       options.replacement ? std::min<std::int64_t>(count, 1) : std::int64_t{count};
-  if (count < 0 || !(possible >= needed).all().item<bool>())
+  if (count < 0 || !(possible >= needed).all().item<bool>()) {
+    if (options.replacement && count > 0) fail(at, {"no weight is above 0"});
     fail(at, {"there are not ", count, " different indices with a weight above 0"},
          {"write {.replacement = true}"});
+  }
+  // With 1 as the largest weight no sum overflows, and no time below is infinite for all.
+  if (w.numel() > 0) w = w / w.amax({-1}, {.keepdim = true});
   Tensor y;
   if (options.replacement) {  // the first index whose running sum exceeds a random number
     const Tensor sums = w.cumsum(-1);
@@ -10695,6 +10726,10 @@ inline const Tensor& Tensor::uniform_(double from, double to, Loc loc) const {
   const At at{"uniform_", loc};
   check_floats(*this, at);
   if (!(from <= to)) fail(at, {"there is nothing from ", from, " to ", to});
+  const double most = dtype() == float32 ? double{std::numeric_limits<float>::max()}
+                                         : std::numeric_limits<double>::max();
+  if (!(from >= -most && to <= most && to - from <= most))
+    fail(at, {"the range from ", from, " to ", to, " is too wide for ", dtype()});
   return rewrite(*this, Operand(0, loc), at.op, [&](Tensor& y) {
     y = fresh(shape(), dtype(), device(), at);
     fill_uniform(y.elements(), default_generator, from, to);
@@ -12213,10 +12248,11 @@ inline LSTMResult Recurrent::run(const Tensor& x, const Tensor& hidden, const Te
   const Scope scope(title(), loc);
   const Pin pin(loc);
   check_together(at, {&x});
-  if (x.dim() < 2 || x.dim() > 3 || x.size(-1) != in_ || x.numel() == 0)
+  if (x.dim() < 2 || x.dim() > 3 || x.size(-1) != in_)
     fail(at, {"the input has the shape ", x.shape()},
          {"it is [L, N, ", in_, "], or [L, ", in_, "] without a batch"});
   const bool batched = x.dim() == 3, turned = batched && options_.batch_first;
+  if (x.size(turned ? 1 : 0) == 0) fail(at, {"there is no step in the input ", x.shape()});
   Tensor input = !batched ? x.unsqueeze(1) : turned ? x.transpose(0, 1) : x;
   const auto count = static_cast<std::int64_t>(weights_.size());
   const Shape state_shape(count, input.size(1), hidden_);
@@ -12859,8 +12895,7 @@ inline Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_
     const Quiet quiet;
     std::vector<Tensor> norms;
     for (const Tensor& w : parameters)
-      if (const Tensor g = w.grad(); g.defined())
-        norms.push_back(g.norm(options.norm_type).to(parameters[0].dtype()).cpu());
+      if (const Tensor g = w.grad(); g.defined()) norms.push_back(g.norm(options.norm_type).cpu());
     total = norms.empty() ? zeros({}) : stack(norms, 0).norm(options.norm_type);
   }
   const double norm = total.item(), factor = max_norm / (norm + 1e-6);
@@ -13086,6 +13121,8 @@ class DataLoader {
         generator_(static_cast<std::uint64_t>(options.seed)) {
     if (options.batch_size < 1)
       fail({"DataLoader", loc}, {"the batch size is ", options.batch_size, ", it is at least 1"});
+    if (dataset_->size() < 0)
+      fail({"DataLoader", loc}, {"the dataset says that its size is ", dataset_->size()});
   }
 
   std::int64_t size() const { return batches_in(dataset_->size(), options_); }

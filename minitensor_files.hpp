@@ -305,7 +305,8 @@ class NewFile {
     const fs::file_status before = fs::status(target_, none);
     if (fs::exists(before) && !fs::is_regular_file(before)) refuse(source, {"is not a file"});
     for (int attempt = 0; !file_ && attempt < 100; ++attempt) {
-      temporary_ = target_.string() + ".part" + std::to_string(attempt);
+      // Not the target's name and something behind it: that could be longer than names may be.
+      temporary_ = target_.parent_path() / (".minitensor.part" + std::to_string(attempt));
       file_ = std::fopen(temporary_.string().c_str(), "wbx");  // x: never one that is there already
       if (!file_ && errno != EEXIST) break;
     }
@@ -1257,16 +1258,21 @@ class CsvRows {
   }
 
   bool pass_over_line() {
-    const std::string_view line = rest_.substr(0, line_end());
-    if (!without_blanks(line).empty() && !line.starts_with('#')) return false;
-    rest_.remove_prefix(line.size());
+    std::size_t size = 0;
+    if (rest_[0] == '#')
+      size = line_end();
+    else
+      while (size < rest_.size() && is_blank(rest_[size]) && rest_[size] != separator_) ++size;
+    if (size < rest_.size() && rest_[size] != '\r' && rest_[size] != '\n') return false;
+    rest_.remove_prefix(size);
     accept_line_end();
     return true;
   }
   std::string field() {
     skip_blanks();
     if (accept('"')) return quoted_field();
-    const std::string_view text = rest_.substr(0, std::min(rest_.find(separator_), line_end()));
+    const char ends[] = {separator_, '\r', '\n'};
+    const std::string_view text = rest_.substr(0, rest_.find_first_of({ends, sizeof ends}));
     rest_.remove_prefix(text.size());
     return std::string(without_blanks(text));
   }
@@ -1283,7 +1289,7 @@ class CsvRows {
     }
     line_ += std::count(text.begin(), text.end(), '\n');
     skip_blanks();
-    if (line_end() > 0 && rest_[0] != separator_)
+    if (!rest_.empty() && rest_[0] != '\r' && rest_[0] != '\n' && rest_[0] != separator_)
       refuse(here(fields_.size()), {"something follows the closing quote"});
     return text;
   }

@@ -664,6 +664,9 @@ TEST_CASE("random operations say what is no probability") {
         }) ==
         "multinomial: there are not 2 different indices with a weight above 0 at HERE. Hint: write "
         "{.replacement = true}");
+  CHECK(error_of([&] {
+          return multinomial(tensor({0., 0.}), 3, {.replacement = true});
+        }) == "multinomial: no weight is above 0 at HERE.");
   CHECK(error_of([&] { return multinomial(tensor(1.0), 1); }) ==
         "multinomial: the weights have shape [] at HERE. Hint: they are [n] or [m, n]");
   CHECK(error_of([&] { return x.uniform_(2, 1); }) ==
@@ -799,6 +802,41 @@ TEST_CASE("what a rule does carries the line of the operation that it belongs to
   const int line = __LINE__ - 1;
   const Tensor first = grad(y, x, {.create_graph = true})[0];
   CHECK(line_of_node(first) == line);
+}
+
+// ---- Numbers beyond all reason ------------------------------------------------------------------
+
+TEST_CASE("sizes that no image has are refused, and no sum of them wraps around") {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const Tensor image = ones({1, 1, 4, 4}), kernel = ones({1, 1, 2, 2});
+  CHECK(error_of([&] {
+          return conv2d(image, kernel, {.dilation = most});
+        }).find("are too large for any image at HERE.") != std::string::npos);
+  CHECK(refused([&] { return conv2d(image, ones({1, 1, 3, 3}), {.dilation = most / 2 + 1}); }));
+  CHECK(refused([&] { return conv2d(image, kernel, {.stride = most}); }));
+  CHECK(error_of([&] {
+          return conv2d(image, kernel, {.padding = most});
+        }).find("the padding is too large for any image") != std::string::npos);
+  CHECK(refused([&] { return avg_pool2d(image, most, {.padding = most / 2}); }));
+  CHECK(refused([&] { return max_pool2d(image, 2, {.stride = most - 1, .ceil_mode = true}); }));
+  CHECK(refused([&] { return adaptive_avg_pool2d(image, {most / 2, 1}); }));
+  CHECK(error_of([&] {
+          return pad(ones({2}), {most, most});
+        }).find("are too many elements for any memory") != std::string::npos);
+  CHECK(refused([&] { return pad(ones({2}), {-most, -most}); }));
+  CHECK(refused([&] { return ones({2}).repeat({most}); }));
+  CHECK(ones({2}).chunk(most).size() == 2);
+}
+
+TEST_CASE("uniform_ refuses a range that its dtype cannot hold") {
+  Tensor x = zeros({4});
+  CHECK(error_of([&] { x.uniform_(-3e38, 3e38); }) ==
+        "uniform_: the range from -3e+38 to 3e+38 is too wide for float32 at HERE.");
+  CHECK(refused([&] { x.uniform_(0, 1e39); }));
+  CHECK(refused([&] { x.uniform_(0, INFINITY); }));
+  CHECK(refused([&] { zeros({4}, {.dtype = float64}).uniform_(-1e308, 1e308); }));
+  x.uniform_(-1e38, 1e38);
+  CHECK(x.isfinite().all().item<bool>());
 }
 
 // ---- Being told ---------------------------------------------------------------------------------

@@ -274,14 +274,21 @@ TEST_CASE("a file is replaced as a whole, with its permissions, through a symbol
   save_npy(folder / "x.npy", tensor(1.));
   fs::permissions(folder / "x.npy", fs::perms::owner_read | fs::perms::owner_write);
   fs::create_symlink("x.npy", folder / "link.npy");
-  shell::write_file(folder / "x.npy.part0", "somebody else's");
+  shell::write_file(folder / ".minitensor.part0", "somebody else's");
   save_npy(folder / "link.npy", tensor(2.));
   CHECK(load_npy(folder / "x.npy").item() == 2);
   CHECK(fs::is_symlink(folder / "link.npy"));
   CHECK(fs::status(folder / "x.npy").permissions() ==
         (fs::perms::owner_read | fs::perms::owner_write));
-  CHECK(shell::read_file(folder / "x.npy.part0") == "somebody else's");
+  CHECK(shell::read_file(folder / ".minitensor.part0") == "somebody else's");
   CHECK(entries_of(folder.path()) == 3);
+}
+
+TEST_CASE("a file may have the longest name that there is") {
+  shell::TemporaryFolder folder;
+  const std::string path = folder / (std::string(251, 'n') + ".npy");
+  save_npy(path, tensor(1.));
+  CHECK(load_npy(path).item() == 1);
 }
 
 // ---- .npz ---------------------------------------------------------------------------------------
@@ -767,6 +774,9 @@ TEST_CASE("a table is read with or without names, quotes, comments, blanks and a
     CHECK(tensors::difference(table_of(text).values, tensor({{1., 2.}, {3., 4.}})) == "");
   }
   CHECK(table_of("1;2;3", {.separator = ';'}).values.shape() == Shape(1, 3));
+  CHECK(table_of("\t\t\n1\t2\t3\n \n\t\t\n", {.missing_is_nan = true, .separator = '\t'})
+            .values.shape() ==
+        Shape(3, 3));  // the line with a blank is no row, those with tabs are
   CHECK(table_of("\t2\n3\t\n", {.missing_is_nan = true, .separator = '\t'}).values.shape() ==
         Shape(2, 2));
   CHECK(table_of("a,b\n").values.shape() == Shape(0, 2));

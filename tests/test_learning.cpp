@@ -510,6 +510,10 @@ TEST_CASE("recurrent layers say what they take") {
   CHECK(error_of([&] {
           return lstm(ones({4, 1, 3}), ones({1, 2, 2})).output;
         }) == "LSTM: the state is [1, 2, 2], and it has to be [1, 1, 2] at HERE.");
+  CHECK(lstm(zeros({4, 0, 3})).output.shape() == Shape(4, 0, 2));  // as in PyTorch
+  CHECK(error_of([&] {
+          return lstm(zeros({0, 1, 3}));
+        }) == "LSTM: there is no step in the input [0, 1, 3] at HERE.");
   CHECK(
       error_of([] { return nn::GRU(3, 2, {.nonlinearity = "relu"}), 0; }) ==
       "nonlinearity: it is \"relu\" at HERE. Hint: an RNN takes \"tanh\" and \"relu\", the others "
@@ -940,6 +944,10 @@ TEST_CASE("gradients are clipped by their norm, of any kind, or by their values"
   CHECK(difference(w.grad(), tensor({3., 3.5})) == "");
   CHECK(difference(v.grad(), tensor({3.5})) == "");
   CHECK(optim::clip_grad_norm_({without}, 1).item() == 0);
+  const Tensor wide = tensor({1.}, {.dtype = float64, .requires_grad = true});
+  (wide * 1e39).sum().backward();  // more than a float32 holds, and not to be cut to 0
+  CHECK(optim::clip_grad_norm_({w, wide}, 1e39).dtype() == float64);
+  CHECK(wide.grad().item() == Approx(1e39));
 }
 
 TEST_CASE("a norm that is no number is refused on request") {

@@ -439,6 +439,12 @@ TEST_CASE("indices are drawn as often as their weights say, with and without rep
   CHECK(counts[1] == 0);
   counts.erase(counts.begin() + 1);
   CHECK(surprise(counts, {6000, 18000, 36000}) < suspicious);
+  using minitensor::tensor, minitensor::float64;
+  const auto huge = minitensor::multinomial(tensor({1e308, 1e308, 1e308}, {.dtype = float64}), 300,
+                                            {.replacement = true});
+  for (int k = 0; k < 3; ++k) CHECK((huge == k).any().item<bool>());
+  const auto tiny = minitensor::multinomial(tensor({0.0, 1e-320}, {.dtype = float64}), 1);
+  CHECK(tiny.item<int>() == 1);
   const auto once = minitensor::multinomial(weights.expand({20000, 4}), 1);
   CHECK((once == 3).to(minitensor::float32).mean().item() == Approx(0.6).margin(0.015));
   const auto all = minitensor::multinomial(weights, 3).to_vector<int>();

@@ -1,5 +1,6 @@
 // Threads: each has its own grad mode, observer and graphs, and they may share leaves. Run under
 // the thread sanitizer as well.
+#include <atomic>
 #include <thread>
 
 #include "minitensor_files.hpp"
@@ -84,6 +85,25 @@ TEST_CASE("two threads may be the first to use a view after a write to its base"
     for (const Tensor& result : results)
       CHECK(values(grad(result, x, {.retain_graph = true})[0]) == Values{6, 0});
   }
+}
+
+TEST_CASE("threads may hook one leaf, and take their hooks back, while others go backwards") {
+  const Tensor w = leaf({1., 2.}, float64);
+  std::atomic<int> called{0};
+  w.register_hook([&](const Tensor&) { ++called; });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        const HookHandle handle = w.register_hook([&](const Tensor&) { ++called; });
+        static_cast<void>(grad((w * w).sum(), w));
+        (w * 2).sum().backward();
+        handle.remove();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(called >= 3 * 50 * 2);  // each pass calls at least the first hook and its own
+  CHECK(difference(w.grad(), full({2}, 300., {.dtype = float64})) == "");
 }
 
 TEST_CASE("grad mode belongs to a thread") {

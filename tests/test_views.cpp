@@ -463,6 +463,9 @@ TEST_CASE("sizes whose product wraps around do not pass for a shape") {
 TEST_CASE("arange says why it makes no tensor") {
   CHECK(error_of([] { return arange(0, 5, -1); }) ==
         "arange: the step does not lead from start to stop at HERE.");
+  CHECK(error_of([] { return arange(0, 1, 0); }) == "arange: the step is 0 at HERE.");
+  CHECK(error_of([] { return arange(0, INFINITY); }) ==
+        "arange: start, stop and step have to be finite at HERE.");
   CHECK(error_of([] { return arange(0, 1, 1e-20); }) ==
         "arange: it would have too many elements for any memory at HERE.");
   const auto least = std::numeric_limits<std::int64_t>::min();
