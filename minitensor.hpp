@@ -8913,6 +8913,12 @@ inline Tensor own_operation(const Recipe& recipe, std::initializer_list<const Te
   }
   return record_as(recipe, std::move(y), inputs, loc, given);
 }
+template <class R>
+constexpr const Recipe& own_recipe() {
+  static_assert(
+      requires { R::facts; }, "the operation needs: static constexpr Facts facts = {...}");
+  return recipe_of<R>;
+}
 template <class R, class... T>
 Tensor forward_of(const Given& given, const T&... inputs) {
   if constexpr (requires { R::forward(inputs..., given); })
@@ -8922,19 +8928,19 @@ Tensor forward_of(const Given& given, const T&... inputs) {
 }
 template <class R>
 Tensor custom(const Tensor& a, const Given& given = nothing_given, Loc loc = Loc::here()) {
-  return own_operation(recipe_of<R>, {&a}, given, loc,
+  return own_operation(own_recipe<R>(), {&a}, given, loc,
                        [&](Tensor& y) { y = forward_of<R>(given, a); });
 }
 template <class R>
 Tensor custom(const Tensor& a, const Tensor& b, const Given& given = nothing_given,
               Loc loc = Loc::here()) {
-  return own_operation(recipe_of<R>, {&a, &b}, given, loc,
+  return own_operation(own_recipe<R>(), {&a, &b}, given, loc,
                        [&](Tensor& y) { y = forward_of<R>(given, a, b); });
 }
 template <class R>
 Tensor custom(const Tensor& a, const Tensor& b, const Tensor& c, const Given& given = nothing_given,
               Loc loc = Loc::here()) {
-  return own_operation(recipe_of<R>, {&a, &b, &c}, given, loc,
+  return own_operation(own_recipe<R>(), {&a, &b, &c}, given, loc,
                        [&](Tensor& y) { y = forward_of<R>(given, a, b, c); });
 }
 
@@ -11402,6 +11408,12 @@ class ModuleBase {
   void to(DType dtype, Loc loc = Loc::here()) const;
   void to(Device device, Loc loc = Loc::here()) const;
 
+  // A line for each part, with the shapes of what it keeps: "(fc1): Linear(weight [8, 2], bias
+  // [8])".
+  friend std::ostream& operator<<(std::ostream& out, const ModuleBase& module) {
+    return out << described(*module.record_, class_name(typeid(module)), "\n");
+  }
+
  protected:
   ModuleBase() : record_(Ref<Record>::make()) {}
   // Makes a module a part of this one: `Linear fc1 = add("fc1", Linear(784, 128));`
@@ -11440,6 +11452,7 @@ class ModuleBase {
     std::atomic<int> handles{0};
     bool training = true;
     std::string title, prefix;  // prefix: what stands before its parameters' names, "net.fc1."
+    std::string type;           // of a part: its class
     std::vector<Kept> kept;
     std::vector<std::pair<std::string, Ref<Record>>> parts;
   };
@@ -11462,6 +11475,15 @@ class ModuleBase {
     std::vector<Kept> all;
     list(*record_, "", all);
     return all;
+  }
+  static std::string described(const Record& record, const std::string& type,
+                               const std::string& line_break) {
+    std::string text = type + "(";
+    for (const Kept& one : record.kept)
+      text += text_of({&one == &record.kept[0] ? "" : ", ", one.name, " ", one.tensor.shape()});
+    for (const auto& [name, part] : record.parts)
+      text += line_break + "  (" + name + "): " + described(*part, part->type, line_break + "  ");
+    return text + (record.parts.empty() ? ")" : line_break + ")");
   }
   // The tensors are called by their full names, as a reader of the graph wants them.
   static void name_tensors(Record& record, const std::string& prefix) {
@@ -11490,6 +11512,7 @@ inline void ModuleBase::add_part(const std::string& name, const ModuleBase& part
     fail({"add", loc}, {"a module can't be a part of itself"},
          {"make another one for \"" + name + "\""});
   record_->parts.emplace_back(name, part.record_);
+  part.record_->type = class_name(typeid(part));
   name_tensors(*part.record_, record_->prefix + name + ".");
 }
 inline Tensor ModuleBase::keep(const std::string& name, const Tensor& x, bool is_parameter,

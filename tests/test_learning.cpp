@@ -1,6 +1,7 @@
 // The appendix: modules, layers, first values, optimisers, schedules, clipping. (That whole
 // trainings end with PyTorch's numbers is checked by tests/parity.)
 #include <memory>
+#include <sstream>
 
 #include "tests/tensors.hpp"
 
@@ -923,6 +924,28 @@ TEST_CASE("a schedule refuses what leads nowhere") {
   CHECK(
       error_of([&] { return optim::OneCycleLR(adagrad, 1, {.total_steps = 5}), 0; }) ==
       "OneCycleLR: this optimiser has no momentum at HERE. Hint: write {.cycle_momentum = false}");
+}
+
+// ---- Printing -----------------------------------------------------------------------------------
+
+TEST_CASE("a module is printed with its parts and the shapes of what they keep") {
+  struct Net : nn::Module {
+    nn::Linear fc1 = add("fc1", nn::Linear(2, 8));
+    nn::Sequential rest =
+        add("rest", nn::Sequential{nn::Tanh(), nn::Linear(8, 1, {.bias = false})});
+    Tensor forward(const Tensor& x) { return rest(fc1(x)); }
+  };
+  std::ostringstream text;
+  text << Net() << '\n' << nn::ReLU();
+  CHECK(text.str() ==
+        "Net(\n"
+        "  (fc1): Linear(weight [8, 2], bias [8])\n"
+        "  (rest): Sequential(\n"
+        "    (0): Tanh()\n"
+        "    (1): Linear(weight [1, 8])\n"
+        "  )\n"
+        ")\n"
+        "ReLU()");
 }
 
 // ---- Clipping: the norms and gradients of torch 1.13 --------------------------------------------
