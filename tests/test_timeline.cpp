@@ -8,6 +8,7 @@
 #include "tests/traces.hpp"
 #include "viewer/keeper.hpp"
 #include "viewer/timeline.hpp"
+#include "viewer/variables.hpp"
 
 namespace {
 
@@ -402,6 +403,32 @@ TEST_CASE("in a loop every turn's last result is the variable") {
   for (Id sum : sums) CHECK(timeline.name(sum) == "h");
   CHECK(timeline.name(products[0]) == "h0 · w");
   CHECK(timeline.name(products[2]) == "h · w");
+}
+
+TEST_CASE("a name given at the end of a line is its last result's, and no other's, in every turn") {
+  Machine m;
+  m.source("auto loss = f(x * w).named(\"loss\");  // loss\n");
+  const Id w = m.leaf("w", {1}), x = m.leaf("x", {2});
+  std::vector<Id> products, losses;
+  for (int i = 0; i < 3; ++i) {
+    m.line = 1;
+    products.push_back(m.mul(x, w));
+    losses.push_back(m.pow(products.back(), 2));
+    m.named(losses.back(), "loss");
+    m.line = 0;
+    m.backward(losses.back());
+  }
+  const Timeline timeline = timeline_of(m);
+  for (const Id product : products) CHECK(timeline.name(product) == "x · w");
+  for (const Id loss : losses) CHECK(timeline.name(loss) == "loss");
+}
+
+TEST_CASE("what stands in quotes or in a comment of a line is no code") {
+  CHECK_FALSE(assignment_on("auto y = x.named(\"y\");").uses_itself);
+  CHECK(assignment_on("y = (y * x).named(\"a = (b\");").uses_itself);
+  CHECK(assignment_on("y = (y * x).named(\"a = (b\");").operations == 1);
+  CHECK(assignment_on("auto y = f(x, \"http://a\\\"b\", '\"') + x;  // = x").operations == 2);
+  CHECK(assignment_on("auto y = x * 1'000 * x;").operations == 2);
 }
 
 TEST_CASE("a gradient that is used as a tensor is called after its leaf") {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <utility>
 
 namespace viewer {
 
@@ -74,6 +75,28 @@ std::vector<std::string> assigned_names(std::string_view left) {
   return names;
 }
 
+// The code of a line: without its comment, and with nothing inside its quotes. What stands there is
+// no code: `auto y = (x * w).named("y");` does not use y.
+std::string code_of(std::string_view line) {
+  std::string code;
+  char quote = 0;  // that is open
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote != 0) {
+      if (c == '\\')
+        ++i;
+      else if (c == quote)
+        code += std::exchange(quote, '\0');
+      continue;
+    }
+    if (line.substr(i).starts_with("//")) break;
+    const bool in_number = c == '\'' && i > 0 && is_word(line[i - 1]);  // 1'000
+    if (c == '"' || (c == '\'' && !in_number)) quote = c;
+    code += c;
+  }
+  return code;
+}
+
 bool mentions(std::string_view text, std::string_view word) {
   for (std::size_t at = text.find(word); at != std::string_view::npos;
        at = text.find(word, at + 1)) {
@@ -116,8 +139,9 @@ int operations_in(std::string_view text) {
 
 }  // namespace
 
-Assignment assignment_on(std::string_view line) {
-  line = line.substr(0, line.find("//"));
+Assignment assignment_on(std::string_view text) {
+  const std::string code = code_of(text);
+  const std::string_view line = code;
   const std::vector<std::size_t> signs = assignments_in(line);
   if (signs.size() != 1) return {};
   Assignment found;
