@@ -57,6 +57,20 @@ TEST_CASE("fit shows the whole graph in the middle, with the margin asked for") 
   CHECK(camera.to_screen({0, 450}).y < 606);
 }
 
+TEST_CASE("fit shows all of a graph that is smaller then than a hand may make it") {
+  Camera camera;
+  const Rect screen{0, 0, 300, 100};
+  camera.fit({0, 0, 300000, 50000}, screen, 0, 1);
+  CHECK(camera.to_screen({0, 0}).x == Approx(0).margin(1e-9));
+  CHECK(camera.to_screen({300000, 0}).x == Approx(300));
+  CHECK(camera.zoom() < Camera::smallest_zoom);
+  const double before = camera.zoom();
+  camera.zoom_about({0, 0}, 0.5);
+  CHECK(camera.zoom() == before);
+  camera.zoom_about({0, 0}, 1.5);
+  CHECK(camera.zoom() == Approx(1.5 * before));
+}
+
 TEST_CASE("fit does not magnify a small graph beyond the limit given") {
   Camera camera;
   camera.fit({0, 0, 10, 10}, {0, 0, 1000, 1000}, 0, 1.5);

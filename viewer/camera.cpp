@@ -20,7 +20,8 @@ void Camera::pan(Point by_pixels) {
 
 void Camera::zoom_about(Point screen, double factor) {
   const Point held = to_world(screen);
-  zoom_ = std::clamp(zoom_ * factor, smallest_zoom, largest_zoom);
+  // What was fitted may be smaller already than a hand may make it.
+  zoom_ = std::clamp(zoom_ * factor, std::min(zoom_, smallest_zoom), largest_zoom);
   shift_ = {screen.x - held.x * zoom_, screen.y - held.y * zoom_};
 }
 
@@ -29,7 +30,7 @@ void Camera::fit(Rect world, Rect screen, double margin, double at_most) {
   const double room_y = screen.height - 2 * margin;
   if (world.width <= 0 || world.height <= 0 || room_x <= 0 || room_y <= 0) return;
   const double wanted = std::min(room_x / world.width, room_y / world.height);
-  zoom_ = std::clamp(std::min(wanted, at_most), smallest_zoom, largest_zoom);
+  zoom_ = std::min({wanted, at_most, largest_zoom});
   const Point middle = world.center();
   shift_ = {screen.center().x - middle.x * zoom_, screen.center().y - middle.y * zoom_};
 }

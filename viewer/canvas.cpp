@@ -225,10 +225,17 @@ static Rect with_giver(const Scene& scene, const Box& box, Rect room, double zoo
   return fits ? all : box.rect;
 }
 
+// What stands beside the overview.
+static constexpr std::string_view hint = "F  the whole graph";
+static constexpr float hint_gap = 10;  // points before it
+static Ink hint_ink(const Paint& paint) { return {Face::sans, 12, paint.theme.faint}; }
+
 void Canvas::place_overview(const Paint& paint, Frame frame, Rect bounds) {
   const float gap = paint.px(overview_gap), rim = paint.px(4);
   const float most = std::min(paint.px(72), frame.height() * 0.2f);
-  small_.fit(bounds, {0, 0, frame.width() * 0.5, most}, 0, 1);
+  const float beside = paint.width(hint_ink(paint), hint) + paint.px(hint_gap) + 2 * (gap + rim);
+  const float widest = std::max(1.0f, std::min(frame.width() * 0.5f, frame.width() - beside));
+  small_.fit(bounds, {0, 0, widest, most}, 0, 1);
   const float width = static_cast<float>(bounds.width * small_.zoom()) + 2 * rim;
   const float height = static_cast<float>(bounds.height * small_.zoom()) + 2 * rim;
   overview_ = {frame.left + gap, frame.bottom - gap - height, frame.left + gap + width,
@@ -360,8 +367,8 @@ void Canvas::draw_overview(const Paint& paint, Frame frame, const Scene& scene) 
   paint.outline(seen, theme.faint, 3);
   Paint::list().PopClipRect();
   paint.outline(overview_, theme.line, 4);
-  paint.text({overview_.right + paint.px(10), overview_.bottom - paint.px(4)},
-             {Face::sans, 12, theme.faint}, "F  the whole graph");
+  paint.text({overview_.right + paint.px(hint_gap), overview_.bottom - paint.px(4)},
+             hint_ink(paint), hint);
 }
 
 void Canvas::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
