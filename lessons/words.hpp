@@ -73,6 +73,11 @@ inline std::string axes(const std::vector<std::int64_t>& list);
 // its picture, so that a line break is ␊ and a label stays one line.
 inline std::string clean(std::string_view text);
 
+// What a program printed, as a terminal shows it: tabs become blanks up to the next multiple of 8,
+// escape sequences (colours, a title) go, and what follows a carriage return takes the place of its
+// line.
+inline std::string printed(std::string_view text);
+
 // How many characters a reader sees in UTF-8 text, and the text cut to `most` of them with an
 // ellipsis.
 inline std::size_t length(std::string_view text);
@@ -171,6 +176,59 @@ inline std::string clean(std::string_view text) {
     else
       shown.append(text.substr(i, length));
     i += std::max<std::size_t>(length, 1);
+  }
+  return shown;
+}
+
+namespace detail {
+// How many bytes the escape sequence at the text's beginning has; all of them if it is cut short.
+inline std::size_t escape_length(std::string_view text) {
+  const auto until = [&](std::size_t i, char final) {  // and with it; a control character ends it
+    while (i < text.size() && text[i] >= ' ' && text[i] < final) ++i;
+    return i < text.size() && text[i] >= final ? i + 1 : i;
+  };
+  const char kind = text.size() > 1 ? text[1] : '\0';
+  if (kind == '[') return until(2, '@');
+  if (std::string_view("]PX^_").find(kind) == std::string_view::npos) return until(1, '0');
+  // A text for the terminal, such as its title. It ends with a bell, or with an escape and \.
+  for (std::size_t i = 2; i < text.size() && text[i] != '\n'; ++i) {
+    if (text[i] == '\a') return i + 1;
+    if (text.substr(i).starts_with("\x1b\\")) return i + 2;
+  }
+  return std::min(text.find('\n'), text.size());
+}
+}  // namespace detail
+
+inline std::string printed(std::string_view text) {
+  std::string shown;
+  std::size_t line = 0, column = 0;  // where the last line of `shown` begins, and its length
+  bool returned = false;
+  while (!text.empty()) {
+    const char c = text.front();
+    const std::size_t read = c == '\x1b' ? detail::escape_length(text) : 1;
+    text.remove_prefix(read);
+    if (c == '\x1b' || c == '\a') continue;
+    if (c == '\r') {
+      returned = true;
+      continue;
+    }
+    if (c == '\n') {
+      shown += c;
+      line = shown.size();
+      column = 0;
+      returned = false;
+      continue;
+    }
+    if (std::exchange(returned, false)) {
+      shown.resize(line);
+      column = 0;
+    }
+    const std::size_t blanks = 8 - column % 8;
+    if (c == '\t')
+      shown.append(blanks, ' ');
+    else
+      shown += c;
+    column += c == '\t' ? blanks : detail::continues(c) ? 0 : 1;
   }
   return shown;
 }

@@ -170,6 +170,20 @@ TEST_CASE("any bytes become text that can be shown") {
   CHECK(words::clean("\xED\xA0\x80").find('\xED') == std::string::npos);  // half of a pair
 }
 
+TEST_CASE("what a program printed is shown as a terminal shows it") {
+  CHECK(words::printed("a line\nand one more") == "a line\nand one more");
+  CHECK(words::printed("\ta\tbb\n12345678\tc") == "        a       bb\n12345678        c");
+  CHECK(words::printed("β²\tx") == "β²      x");  // characters are counted, not bytes
+  CHECK(words::printed("\x1b[1;31mred\x1b[0m\tx\x1b[K") == "red     x");
+  CHECK(words::printed("\x1b]0;a title\a1\x1b]8;;http://a\x1b\\2\x1b(B3\x1b[?25l4") == "1234");
+  CHECK(words::printed("one\r\ntwo\r\n") == "one\ntwo\n");
+  CHECK(words::printed("epoch\n 10 %\r 55 %\r100 %\r") == "epoch\n100 %");
+  for (const char* cut_short : {"x\x1b", "x\x1b[", "x\x1b[31", "x\x1b]0;title"})
+    CHECK(words::printed(cut_short) == "x");
+  CHECK(words::printed("\x1b[31\nthe next line\x1b]0;title\nand one") ==
+        "\nthe next line\nand one");
+}
+
 TEST_CASE("text is cut between characters, never inside one") {
   CHECK(words::length("αβγ") == 3);
   CHECK(words::cut("αβγ", 3) == "αβγ");

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "lessons/words.hpp"
+
 namespace viewer {
 
 // ---- The bar at the top --------------------------------------------------------------------------
@@ -230,13 +232,13 @@ static std::string_view tail(std::string_view text) {
 
 void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "output", frame, paint.theme.panel);
-  const std::string_view printed = shown.timeline.printed(desk.cursor);
+  const std::string printed = words::printed(tail(shown.timeline.printed(desk.cursor)));
   const float top = pane.origin().y + paint.px(21);
   paint.text({frame.left + paint.px(20), top + paint.px(17)}, {Face::bold, 13, paint.theme.faint},
              "Output");
   const ImVec2 at{frame.left + paint.px(20), top + paint.px(29)};
   const float height = paint.output(at, frame.width() - paint.px(36), 20,
-                                    {Face::mono, 13, paint.theme.text}, tail(printed));
+                                    {Face::mono, 13, paint.theme.text}, printed);
   pane.grows(height + paint.px(60));
   pane.fade(paint.theme.panel, paint.px(28));
   if (printed.size() != length_) pane.scroll_to_end();
@@ -245,7 +247,7 @@ void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const
 
 void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "no graph", frame, paint.theme.canvas);
-  const std::string_view printed = tail(shown.timeline.printed(desk.cursor));
+  const std::string printed = words::printed(tail(shown.timeline.printed(desk.cursor)));
   const Ink big{Face::sans, 16, shown.failed ? paint.theme.warning : paint.theme.faint};
   if (printed.empty() || !shown.failed) {
     paint.text_middle({frame.middle(), (frame.top + frame.bottom) / 2}, big,
