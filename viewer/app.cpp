@@ -35,6 +35,7 @@ constexpr std::array<double, 7> speeds{0.25, 0.5, 1, 2, 4, 8, 16};
 constexpr double notice_time = 5;      // seconds
 constexpr double patience = 60;        // seconds that a picture waits for a run to end
 constexpr int frames_after_input = 3;  // ImGui needs a frame to notice, and one to settle
+constexpr int frames_after_news = 2;   // what scrolls to its end stands there in the next one
 
 // ---- The window of the system, and ImGui in it ----------------------------------------------------
 
@@ -336,7 +337,7 @@ int App::run() {
     const double now = glfwGetTime();
     for (const Act key : window_.keys()) desk_.asked.push_back(key);
     obey();
-    if (session_.update(desk_, now)) draw_frames_ = std::max(draw_frames_, 1);
+    if (session_.update(desk_, now)) draw_frames_ = std::max(draw_frames_, frames_after_news);
     if (window_.touched()) draw_frames_ = frames_after_input;
     play(now);
     if (!notice_.empty() && now > notice_until_) {
@@ -708,6 +709,7 @@ void App::report(const Shown& shown) {
   flag("light", desk_.light);
   flag("keys", desk_.keys_shown);
   flag("running", shown.running);
+  flag("output_end", output_.shows_end());
   say("status", shown.status);
   say("notice", notice_);
   for (const Curve& curve : timeline.chart(desk_.cursor))

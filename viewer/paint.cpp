@@ -174,7 +174,13 @@ void Pane::scroll_to_show(float top, float bottom) const {
   if (bottom > from + frame_.height()) ImGui::SetScrollY(bottom - frame_.height());
 }
 
-void Pane::scroll_to_end() const { ImGui::SetScrollY(ImGui::GetScrollMaxY()); }
+float Pane::scrolled() const { return ImGui::GetScrollY(); }
+
+// One pixel is nothing: ImGui scrolls by whole ones.
+bool Pane::at_end() const { return ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1; }
+
+// ImGui knows only in the next frame how far that is, and takes the most that there is.
+void Pane::scroll_to_end(float height) const { ImGui::SetScrollY(height); }
 
 void Pane::fade(ImU32 ground, float height) const {
   ImDrawList& list = *ImGui::GetWindowDrawList();

@@ -95,7 +95,9 @@ class Pane {
   Frame frame() const { return frame_; }
   void grows(float height) const;
   void scroll_to_show(float top, float bottom) const;  // distances from the origin
-  void scroll_to_end() const;
+  float scrolled() const;                              // how far, as this frame began
+  bool at_end() const;                                 // likewise
+  void scroll_to_end(float height) const;  // of all that it has grown to, from the next frame on
   void fade(ImU32 ground, float height) const;  // at an edge beyond which there is more
 
  private:

@@ -232,17 +232,24 @@ static std::string_view tail(std::string_view text) {
 
 void OutputPane::draw(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
   const Pane pane(paint, "output", frame, paint.theme.panel);
+  // New lines and a smaller pane move the end away; only a reader moves the text down.
+  if (pane.at_end())
+    follows_ = true;
+  else if (pane.scrolled() < scrolled_ - 1)
+    follows_ = false;
+  scrolled_ = pane.scrolled();
   const std::string printed = words::printed(tail(shown.timeline.printed(desk.cursor)));
   const float top = pane.origin().y + paint.px(21);
   paint.text({frame.left + paint.px(20), top + paint.px(17)}, {Face::bold, 13, paint.theme.faint},
              "Output");
   const ImVec2 at{frame.left + paint.px(20), top + paint.px(29)};
   const float height = paint.output(at, frame.width() - paint.px(36), 20,
-                                    {Face::mono, 13, paint.theme.text}, printed);
-  pane.grows(height + paint.px(60));
+                                    {Face::mono, 13, paint.theme.text}, printed) +
+                       paint.px(60);
+  pane.grows(height);
   pane.fade(paint.theme.panel, paint.px(28));
-  if (printed.size() != length_) pane.scroll_to_end();
-  length_ = printed.size();
+  if (follows_) pane.scroll_to_end(height);
+  shows_end_ = scrolled_ + frame.height() >= height - 1;
 }
 
 void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {

@@ -38,9 +38,12 @@ class LessonList {
 class OutputPane {
  public:
   void draw(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
+  bool shows_end() const { return shows_end_; }  // for tests
 
  private:
-  std::size_t length_ = 0;
+  bool shows_end_ = false;
+  bool follows_ = true;  // the newest line; not while the reader has scrolled up
+  float scrolled_ = 0;   // in the frame before
 };
 
 class SourcePane {

@@ -392,6 +392,27 @@ def runs_a_program_anew_when_it_is_saved(open_viewer):
     viewer.wait("the first run again", running=0, status="finished", episodes=1, of=first["of"])
 
 
+def the_output_stands_at_its_end_until_a_reader_scrolls(open_viewer):
+    path = open_viewer.folder / "mine.cpp"
+    print_lines = 'for (int i = 0; i < 200; ++i) std::cout << i << "\\n";'
+    path.write_text(PROGRAM % (print_lines + " auto z = x + 1;" + print_lines + " auto v = x + 2;"))
+    viewer = open_viewer(str(path))
+    state = viewer.wait(running=0, status="finished", output_end=1)
+    viewer.key("Home")
+    viewer.wait(step=0)
+    viewer.key("End")
+    viewer.wait("the newest line again", step=state["step"], output_end=1)
+    viewer.move([100, 800])
+    viewer.xdotool("click", 4)
+    viewer.wait("the lines before", output_end=0)
+    viewer.key("Left")
+    viewer.wait("no way back to the end", step=lambda word: word != state["step"], output_end=0)
+    viewer.key("Right")
+    viewer.wait(step=state["step"], output_end=0)
+    viewer.xdotool("click", "--repeat", 5, "--delay", 60, 5)
+    viewer.wait("the newest line", output_end=1)
+
+
 def stops_a_program_that_never_ends(open_viewer):
     path = open_viewer.folder / "endless.cpp"
     path.write_text(PROGRAM % "for (;;) {}")
