@@ -100,6 +100,20 @@ TEST_CASE("a program's run is followed to its end until the reader steps") {
   CHECK(desk.cursor == session.timeline().latest());
 }
 
+TEST_CASE("an episode that is asked for without a step is stood in at its end") {
+  const shell::TemporaryFolder folder;
+  const std::string file = folder / "mine.cpp";
+  shell::write_file(file, program + "  for (int i = 0; i < 3; ++i) (x * x * x).backward();\n}\n");
+  AppOptions wanted = options();
+  wanted.episode = 2;
+  Desk desk;
+  Session session(wanted, [] {});
+  REQUIRE(session.open(file, desk));
+  REQUIRE(until_ended(session, desk));
+  REQUIRE(session.timeline().episodes().size() == 4);
+  CHECK(desk.cursor == session.timeline().end(2));
+}
+
 TEST_CASE("a file that is saved runs anew and keeps the reader's step") {
   const shell::TemporaryFolder folder;
   const std::string file = folder / "mine.cpp";

@@ -348,7 +348,8 @@ int App::run() {
     draw_frames_ = std::max(0, draw_frames_ - 1);
     const bool last = picture_is_due(now);
     if (last && !session_.running() && !session_.timeline().steps().empty())
-      if (const std::string why = session_.timeline().lacks(options_.episode, options_.step);
+      if (const std::string why =
+              session_.timeline().lacks(std::max(options_.episode, 1), options_.step);
           !why.empty()) {
         std::cerr << "minitensor: " << why << '\n';
         return 2;

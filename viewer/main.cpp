@@ -271,7 +271,7 @@ int open_window(const Request& request, const std::string& shot, const std::stri
   options.tools = tools();
   options.self = this_program;
   options.step = static_cast<int>(request.number("--step", -1, 0));
-  options.episode = static_cast<int>(request.number("--episode", 1, 1));
+  options.episode = static_cast<int>(request.number("--episode", 0, 1));
   options.report = request.value("--report", "");
   options.light = request.has("--light");
   options.present = request.has("--present");
@@ -329,9 +329,13 @@ std::vector<Option> operator+(std::vector<Option> some, const std::vector<Option
   return some;
 }
 
+const std::vector<Option> of_a_figure = {
+    {"--step", "N", "after which step (the last)"},
+    {"--episode", "K", "of which episode (1)"},
+};
 const std::vector<Option> where = {
-    {"--step", "N", "where the cursor stands"},
-    {"--episode", "K", "in which episode (1)"},
+    {"--step", "N", "where the cursor stands (a lesson: 0; a program: the episode's last)"},
+    {"--episode", "K", "in which episode (a lesson: 1; a program: with --step 1, else the last)"},
 };
 const std::vector<Option> looks = {
     {"--select", "NAME", "the tensor that is selected"},
@@ -360,7 +364,7 @@ const std::vector<Word> all_words = {
      std::vector<Option>{{"--to", "FOLDER", "where to (.)"},
                          {"--format", "LIST", "of dot,svg,png,pdf (dot,svg)"},
                          {"--frames", "", "one figure for each step of the episode"}} +
-         where + of_a_lesson,
+         of_a_figure + of_a_lesson,
      export_word},
     {"shot", "05 | mine.cpp [flags] --to FILE.png [options] [-- arguments]",
      "a picture of the viewer's window",

@@ -22,8 +22,8 @@ struct AppOptions {
   std::vector<std::string> program_args;    // for the program
   Tools tools;                              // what compiles a .cpp file
   std::string self;                         // this executable: a lesson is run as `self play 05`
-  int step = -1;  // -1: a lesson opens at its beginning, a program's run is followed
-  int episode = 1;
+  int step = -1;       // -1: a lesson opens at its beginning, a program's run is followed
+  int episode = 0;     // 0: the first one, and of a program's run the latest
   std::string report;  // a file: one line after each change of what is shown, for tests
   std::string shot;    // a file: draw the window into it as PNG once the run has ended, and return
   int width = 1440, height = 880;

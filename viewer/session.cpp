@@ -1,6 +1,7 @@
 #include "viewer/session.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace viewer {
@@ -43,7 +44,11 @@ bool Session::open(const std::string& target, Desk& desk) {
     lesson_ = static_cast<std::size_t>(found - options_.lessons.begin());
   else
     file_ = target;
-  if (options_.step >= 0 || lesson_) wanted_ = Wanted{options_.episode, std::max(options_.step, 0)};
+  const int episode = std::max(options_.episode, 1);
+  if (options_.step >= 0 || lesson_)
+    wanted_ = Wanted{episode, std::max(options_.step, 0)};
+  else if (options_.episode > 0)
+    wanted_ = Wanted{episode, std::numeric_limits<std::int64_t>::max()};  // its end
   desk.following = !wanted_;
   start(desk);
   return true;
