@@ -405,6 +405,18 @@ TEST_CASE("in a loop every turn's last result is the variable") {
   CHECK(timeline.name(products[2]) == "h · w");
 }
 
+TEST_CASE("a name that no tensor has is answered with some that there are") {
+  Machine m;
+  const Id x = m.leaf("x", {1});
+  m.named(m.mul(x, m.leaf("w", {2})), "y");
+  const Timeline timeline = timeline_of(m);
+  CHECK(timeline.lacks(1, "w") == "");
+  CHECK(timeline.lacks(1, "q") == "no tensor is called \"q\": episode 1 has x, w, y");
+  for (int i = 0; i < 8; ++i) m.leaf("v" + std::to_string(i), {1});
+  CHECK(timeline_of(m).lacks(1, "q") ==
+        "no tensor is called \"q\": episode 1 has x, w, y, v0, v1, v2, v3, v4 and 3 more");
+}
+
 TEST_CASE("a name given at the end of a line is its last result's, and no other's, in every turn") {
   Machine m;
   m.source("auto loss = f(x * w).named(\"loss\");  // loss\n");

@@ -292,6 +292,7 @@ class App {
 
   void report(const Shown& shown);
   bool picture_is_due(double now);
+  std::string cannot_be_shown() const;
 
   const AppOptions& options_;
   Window window_;
@@ -337,7 +338,10 @@ int App::run() {
     const double now = glfwGetTime();
     for (const Act key : window_.keys()) desk_.asked.push_back(key);
     obey();
-    if (session_.update(desk_, now)) draw_frames_ = std::max(draw_frames_, frames_after_news);
+    if (session_.update(desk_, now)) {
+      draw_frames_ = std::max(draw_frames_, frames_after_news);
+      if (const std::string why = session_.not_selected(desk_); !why.empty()) notice(why);
+    }
     if (window_.touched()) draw_frames_ = frames_after_input;
     play(now);
     if (!notice_.empty() && now > notice_until_) {
@@ -347,17 +351,24 @@ int App::run() {
     if (draw_frames_ == 0 && settled() && options_.shot.empty()) continue;
     draw_frames_ = std::max(0, draw_frames_ - 1);
     const bool last = picture_is_due(now);
-    if (last && !session_.running() && !session_.timeline().steps().empty())
-      if (const std::string why =
-              session_.timeline().lacks(std::max(options_.episode, 1), options_.step);
-          !why.empty()) {
+    const bool empty = session_.timeline().steps().empty();
+    if (last && !session_.running())
+      if (const std::string why = cannot_be_shown(); !why.empty()) {
         std::cerr << "minitensor: " << why << '\n';
-        return 2;
+        if (!empty) return 2;  // else there is a picture of what went wrong
       }
     frame(last ? options_.shot : "");
-    if (last) return session_.timeline().steps().empty() ? 1 : 0;  // a picture of what went wrong
+    if (last) return empty ? 1 : 0;
   }
   return 0;
+}
+
+// Why a picture of a run that has ended is not what was asked for; empty if it is.
+std::string App::cannot_be_shown() const {
+  const Timeline& timeline = session_.timeline();
+  if (timeline.steps().empty()) return session_.status();
+  const std::string place = timeline.lacks(std::max(options_.episode, 1), options_.step);
+  return place.empty() ? session_.not_selected(desk_) : place;
 }
 
 // How long nothing may happen without being missed.

@@ -220,7 +220,10 @@ int export_run(const Command& command, const std::string& name, const Request& r
   if (const Ended* ended = timeline.ended(); ended != nullptr && ended->how != Ended::How::finished)
     std::cerr << "minitensor: " << name << ": " << words(*ended) << '\n';
   if (timeline.steps().empty()) {
-    std::cerr << "minitensor: " << name << " left nothing to draw\n";
+    const Ended* ended = timeline.ended();
+    const bool finished = ended == nullptr || ended->how == Ended::How::finished;
+    std::cerr << "minitensor: " << name
+              << (finished ? ": this program has made no tensor\n" : " left nothing to draw\n");
     return std::max(code, 1);
   }
   if (const std::string why = timeline.lacks(options.episode, options.step.value_or(0));

@@ -162,6 +162,11 @@ void Session::select_by_name(Desk& desk) {
   }
 }
 
+std::string Session::not_selected(const Desk& desk) const {
+  if (wanted_name_.empty() || running() || timeline_.steps().empty()) return "";
+  return timeline_.lacks(desk.cursor.episode, wanted_name_);
+}
+
 void Session::stop() {
   if (process_ != nullptr) process_->stop();
 }
@@ -180,7 +185,10 @@ std::string Session::status() const {
   if (stage == Process::Stage::compiling) return "compiling " + std::string(last_part(file_));
   if (stage == Process::Stage::running) return "running" + more;
   const Ended* ended = timeline_.ended();
-  return ended == nullptr ? "" : words(*ended) + more;
+  if (ended == nullptr) return "";
+  if (ended->how == Ended::How::finished && timeline_.steps().empty())
+    return "this program has made no tensor";
+  return words(*ended) + more;
 }
 
 std::string Session::title() const {

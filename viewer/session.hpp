@@ -31,6 +31,8 @@ class Session {
   bool running() const { return process_ != nullptr && process_->running(); }
   bool failed() const;         // it has ended, and not as it should
   std::string status() const;  // "running", "finished", "crashed: SIGSEGV"
+  // Why what was to be selected is not, once the run has ended; else empty.
+  std::string not_selected(const Desk& desk) const;
 
   const Timeline& timeline() const { return timeline_; }
   const MadeAt& made_at() const { return made_at_; }

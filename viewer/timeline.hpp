@@ -150,6 +150,8 @@ class Timeline {
   Cursor clamp(Cursor) const;
   // Why there is no such cursor, "there is no step 99: episode 1 has 18"; empty if there is.
   std::string lacks(int episode, std::int64_t number) const;
+  // Why no tensor of the episode is called so, with some that there are; empty if one is.
+  std::string lacks(int episode, std::string_view tensor) const;
   // One step on or back that changes something visible; stays at the ends of the episode.
   Cursor next(Cursor, const Toggled& = {}) const;
   Cursor previous(Cursor, const Toggled& = {}) const;

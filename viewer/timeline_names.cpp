@@ -87,6 +87,23 @@ std::string Timeline::Index::expression(std::size_t event, int depth) const {
 
 std::string Timeline::name(Id tensor) const { return index_->name(tensor, deepest_name); }
 
+std::string Timeline::lacks(int episode, std::string_view tensor) const {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> names;
+  for (const Id id : graph(episode).tensors) {
+    const std::string name = this->name(id);
+    if (name == tensor) return "";
+    const bool known = std::find(names.begin(), names.end(), name) != names.end();
+    if (!known && !hidden_in(id, {})) names.push_back(name);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i)
+    list += (i == 0 ? "" : ", ") + words::clean(names[i]);
+  if (names.size() > most) list += " and " + std::to_string(names.size() - most) + " more";
+  return "no tensor is called \"" + std::string(tensor) + "\": episode " + std::to_string(episode) +
+         " has " + list;
+}
+
 bool Timeline::is_named(Id tensor) const {
   const TensorTrack* track = index_->track(tensor);
   return track != nullptr && !track->given_name.empty();

@@ -448,8 +448,17 @@ def a_picture_that_cannot_be_is_told_to_scripts(open_viewer):
     late = shot("05", "--step", "99")
     check(late.returncode == 2 and "there is no step 99: episode 1 has 18" in late.stderr, late.stderr)
     check(not target.exists(), "a picture was written")
-    check(shot(str(wrong)).returncode == 1, "a program that does not compile is a success")
+    nameless = shot("05", "--select", "q")
+    check(nameless.returncode == 2 and
+          'no tensor is called "q": episode 1 has x, y, a, b, c, s, z' in nameless.stderr,
+          nameless.stderr)
+    check(not target.exists(), "a picture was written")
+    failed = shot(str(wrong))
+    check(failed.returncode == 1 and "wrong.cpp does not compile" in failed.stderr, failed.stderr)
     check(target.exists(), "what the compiler said was not drawn")
+    wrong.write_text('#include "minitensor.hpp"\nint main() { std::cout << 1; }')
+    empty = shot(str(wrong))
+    check(empty.returncode == 1 and "this program has made no tensor" in empty.stderr, empty.stderr)
 
 
 TESTS = [value for name, value in list(globals().items())
