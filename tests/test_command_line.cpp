@@ -100,6 +100,7 @@ TEST_CASE("every word explains itself when asked for --help") {
     CHECK(contains(one.out, std::string("./run ") + word));
   }
   CHECK(contains(minitensor("export --help").out, "--frames"));
+  CHECK(contains(minitensor("shot --help").out, "light colours; --present has them anyway"));
 }
 
 TEST_CASE("run --help names every word of the program and of its own") {

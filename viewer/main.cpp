@@ -342,8 +342,8 @@ const std::vector<Option> where = {
 };
 const std::vector<Option> looks = {
     {"--select", "NAME", "the tensor that is selected"},
-    {"--light", "", "light colours"},
-    {"--present", "", "large, for a room full of people"},
+    {"--light", "", "light colours; --present has them anyway"},
+    {"--present", "", "large, on white, for a room full of people"},
     {"--cover", "", "gradients stay hidden until asked for"},
     {"--width", "PIXELS", "of the window"},
     {"--height", "PIXELS", "of the window"},
