@@ -144,7 +144,9 @@ Command command_for(const Request& request) {
   const std::string& subject = the_lesson_or_file(request);
   const std::vector<std::string> rest(request.plain.begin() + 1, request.plain.end());
   if (is_program_file(subject)) {
-    if (!fs::is_regular_file(subject)) throw Mistake("there is no file " + in_quotes(subject));
+    std::error_code none;  // a name that is too long is that of no file
+    if (!fs::is_regular_file(subject, none))
+      throw Mistake("there is no file " + in_quotes(subject));
     return compiled(subject, tools(), rest, request.for_the_program);
   }
   if (!rest.empty())
