@@ -72,10 +72,14 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
       {"export 05 --format gif", "gif"},
       {"export 05 --episode 9", "there is no episode 9: this run has 1"},
       {"export 05 --step 99", "there is no step 99: episode 1 has 18"},
+      {"export " + std::string(300, 'a') + ".cpp --to out", "there is no file \"aaa"},
+      {"export self.cpp --to out", "there is no file \"self.cpp\""},
+      {"view 05 --step 99999999999", "not \"99999999999\""},
       {"shot", "which lesson, or which file?"},
       {"shot 05", "--to"},
   };
   shell::TemporaryFolder folder;
+  fs::create_symlink("self.cpp", folder / "self.cpp");
   for (const auto& [words, named] : wrong) {
     INFO("minitensor " << words);
     const auto answered = shell::run("unset DISPLAY; cd '" + folder.path().string() +
@@ -84,7 +88,27 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
     CHECK(std::count(answered.err.begin(), answered.err.end(), '\n') == 1);
     CHECK(contains(answered.err, named));
   }
-  CHECK(names_in(folder.path()).empty());
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"self.cpp"});
+}
+
+TEST_CASE("a window that is too small or too large is refused, also without a window") {
+  // Without a display, or without a window in this build, that is said after what was typed.
+  for (const char* words : {"shot 05 --to a.png --width 99999999", "view 05 --height 199"}) {
+    const auto refused = minitensor(words);
+    CHECK(refused.exit_code == 2);
+    if (contains(refused.err, "this build has no window")) continue;
+    CHECK(contains(refused.err, "needs a whole number from 200 to 16384, not "));
+  }
+}
+
+TEST_CASE("export of a program that makes no tensor says so and exits with 1") {
+  shell::TemporaryFolder folder;
+  shell::write_file(folder / "own.cpp", "int main() {}\n");
+  const auto exported = minitensor("export '" + (folder / "own.cpp").string() + "' --to '" +
+                                   folder.path().string() + "'");
+  CHECK(exported.exit_code == 1);
+  CHECK(exported.err == "minitensor: own: this program has made no tensor\n");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"own.cpp"});
 }
 
 TEST_CASE("every word explains itself when asked for --help") {

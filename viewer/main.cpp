@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -50,15 +51,19 @@ struct Request {
     auto found = options.find(option);
     return found == options.end() ? otherwise : found->second;
   }
-  long number(const std::string& option, long otherwise, long least) const {
+  long number(const std::string& option, long otherwise, long least,
+              long most = std::numeric_limits<int>::max()) const {
     auto found = options.find(option);
     if (found == options.end()) return otherwise;
     const std::string& text = found->second;
     long result = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result);
-    if (error != std::errc() || end != text.data() + text.size() || result < least)
-      throw Mistake(option + " needs a whole number from " + std::to_string(least) + " on, not " +
-                    in_quotes(text));
+    if (error != std::errc() || end != text.data() + text.size() || result < least ||
+        result > most) {
+      const bool no_end = most == std::numeric_limits<int>::max();
+      throw Mistake(option + " needs a whole number from " + std::to_string(least) +
+                    (no_end ? " on" : " to " + std::to_string(most)) + ", not " + in_quotes(text));
+    }
     return result;
   }
 };
@@ -283,8 +288,9 @@ int open_window(const Request& request, const std::string& shot, const std::stri
   options.cover = request.has("--cover");
   options.select = request.value("--select", "");
   options.shot = shot;
-  options.width = static_cast<int>(request.number("--width", options.width, 200));
-  options.height = static_cast<int>(request.number("--height", options.height, 200));
+  constexpr long least = 200, most = 16384;  // pixels; the most that OpenGL draws at once here
+  options.width = static_cast<int>(request.number("--width", options.width, least, most));
+  options.height = static_cast<int>(request.number("--height", options.height, least, most));
   if (!have_display()) throw Mistake(no_window + instead);
   return run_app(options);
 }
