@@ -240,6 +240,29 @@ TEST_CASE("export hands on the exit code of a lesson that cannot be told") {
   CHECK(contains(exported.out + exported.err, "nowhere.csv"));
 }
 
+TEST_CASE("an export that is interrupted leaves nothing behind, and ends by the signal") {
+  shell::TemporaryFolder folder;
+  shell::write_file(
+      folder / "own.cpp",
+      "#include <iostream>\nint main() { std::cout << 1 << std::endl; for (;;) {} }\n");
+  fs::create_directory(folder / "temporary");
+  // Not SIGINT: a shell starts what is to run beside it deaf to that, and it stays so.
+  for (const auto& [signal, code] : {std::pair("TERM", 143), {"HUP", 129}}) {
+    INFO(signal);
+    const auto ended =
+        shell::run("cd '" + folder.path().string() +
+                   "'; TMPDIR=$PWD/temporary '" MINITENSOR_PROGRAM
+                   "' export own.cpp --to out >told 2>&1 & "
+                   "for i in $(seq 600); do grep -q 1 '" +
+                   (folder / "told").string() + "' && break; sleep 0.1; done; ls '" +
+                   (folder / "temporary").string() + "'; kill -" + signal + " $!; wait $!");
+    CHECK(contains(ended.out, "minitensor-"));
+    CHECK(ended.exit_code == code);
+    CHECK(names_in(folder / "temporary").empty());
+    fs::remove(folder / "told");
+  }
+}
+
 TEST_CASE("export of a program that does not compile shows the compiler's words and exits with 1") {
   shell::TemporaryFolder folder;
   shell::write_file(folder / "own.cpp", "int main() { return undeclared_name; }\n");

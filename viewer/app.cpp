@@ -333,7 +333,7 @@ int App::run() {
     std::cerr << "minitensor: there is no lesson and no file \"" << options_.target << "\"\n";
     return 2;
   }
-  while (window_.open()) {
+  while (window_.open() && interrupted() == 0) {
     window_.events(wait_for());
     const double now = glfwGetTime();
     for (const Act key : window_.keys()) desk_.asked.push_back(key);

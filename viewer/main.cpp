@@ -3,11 +3,13 @@
 // Whatever a person types wrong gets one clear sentence on stderr and the exit code 2.
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -210,6 +212,20 @@ int exit_code_of(const Ended* ended, const Request& request) {
   return ended->how == Ended::How::exit_code ? ended->number : 1;
 }
 
+// Nothing of the run is left afterwards, also when it was interrupted.
+std::shared_ptr<const Trace> trace_of(const Command& command) {
+  std::shared_ptr<const Trace> trace;
+  {
+    const Interruptible here;
+    const auto run = Process::start(command, {.echo = true});
+    while (!run->wait(std::chrono::milliseconds(50)))
+      if (interrupted() != 0) run->stop();
+    trace = run->latest();
+  }
+  end_if_interrupted();
+  return trace;
+}
+
 int export_run(const Command& command, const std::string& name, const Request& request) {
   ExportOptions options;
   options.to = request.value("--to", ".");
@@ -219,10 +235,8 @@ int export_run(const Command& command, const std::string& name, const Request& r
   options.episode = static_cast<int>(request.number("--episode", 1, 1));
   if (request.has("--step")) options.step = request.number("--step", 0, 0);
 
-  auto run = Process::start(command, {.echo = true});
-  run->wait();
   Timeline timeline;
-  timeline.extend(run->latest());
+  timeline.extend(trace_of(command));
   const int code = exit_code_of(timeline.ended(), request);
   if (const Ended* ended = timeline.ended(); ended != nullptr && ended->how != Ended::How::finished)
     std::cerr << "minitensor: " << name << ": " << words(*ended) << '\n';
@@ -292,7 +306,12 @@ int open_window(const Request& request, const std::string& shot, const std::stri
   options.width = static_cast<int>(request.number("--width", options.width, least, most));
   options.height = static_cast<int>(request.number("--height", options.height, least, most));
   if (!have_display()) throw Mistake(no_window + instead);
-  return run_app(options);
+  const int code = [&] {
+    const Interruptible here;
+    return run_app(options);
+  }();
+  end_if_interrupted();
+  return code;
 }
 #else
 const char* const no_window = "this build has no window (CMake said what it lacks)";

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -447,7 +448,8 @@ std::optional<Ended> Process::Run::compile() {
       folder->path() + "/" + std::filesystem::path(command.compiled_file).stem().string();
   command.compiler.insert(command.compiler.end(), {"-o", program});
   command.arguments[0] = program;
-  std::optional<siginfo_t> info = follow(spawn(command.compiler, {}));
+  // A compiler that is killed leaves its own temporary files behind: they go with the folder.
+  std::optional<siginfo_t> info = follow(spawn(command.compiler, {"TMPDIR=" + folder->path()}));
   if (asked_to_stop()) return Ended{Ended::How::stopped, 0, ""};
   if (info && info->si_code == CLD_EXITED && info->si_status == 0) return std::nullopt;
   int code = info && info->si_code == CLD_EXITED ? info->si_status : 1;
@@ -601,6 +603,36 @@ bool Process::statistics_only() const { return run_->collected.statistics_only()
 bool Process::wait(milliseconds most) {
   std::unique_lock lock(run_->mutex);
   return run_->over.wait_for(lock, most, [this] { return run_->stage == Stage::ended; });
+}
+
+namespace {
+constexpr std::array<int, 3> asking{SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t asked_by = 0;
+
+void handle_by(void (*handler)(int)) {
+  for (const int number : asking) {
+    struct sigaction action {};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESETHAND;
+    sigaction(number, &action, nullptr);
+  }
+}
+}  // namespace
+
+Interruptible::Interruptible() {
+  handle_by([](int number) { asked_by = number; });
+}
+
+Interruptible::~Interruptible() { handle_by(SIG_DFL); }
+
+int interrupted() { return asked_by; }
+
+void end_if_interrupted() {
+  if (asked_by == 0) return;
+  signal(asked_by, SIG_DFL);
+  raise(asked_by);
 }
 
 Command compiled(const std::string& file, const Tools& tools, const std::vector<std::string>& flags,

@@ -87,6 +87,19 @@ class Process {
   std::unique_ptr<Run> run_;
 };
 
+// While one of these lives, the first SIGINT, SIGTERM or SIGHUP only asks: whoever waits for a run
+// looks at interrupted(), and lets the run go with its temporary folder. A second one ends this
+// process at once. What was to be ignored (by nohup) is.
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+int interrupted();          // by which signal; 0: by none
+void end_if_interrupted();  // as that signal would have ended this process
+
 // How a run ended, in words for a status line: "finished", "exited with code 3", "stopped",
 // "crashed: SIGSEGV, ...", "threw minitensor::Error: ...", "prog.cpp does not compile".
 std::string words(const Ended& ended);
