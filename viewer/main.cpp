@@ -365,7 +365,7 @@ const std::vector<Option> of_a_figure = {
 };
 const std::vector<Option> where = {
     {"--step", "N", "where the cursor stands (a lesson: 0; a program: the episode's last)"},
-    {"--episode", "K", "in which episode (a lesson: 1; a program: with --step 1, else the last)"},
+    {"--episode", "K", "in which episode (1; a program without --step: the last)"},
 };
 const std::vector<Option> looks = {
     {"--select", "NAME", "the tensor that is selected"},
