@@ -626,7 +626,10 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
 void App::lay_out_presenting(const Paint& paint, Frame window, const Shown& shown) {
   const float right = window.right - std::min(paint.px(330), window.width() * 0.36f);
   const float source = window.bottom - std::min(paint.px(4 * 26 + 24), window.height() * 0.3f);
-  graph(paint, {0, 0, right, source}, shown);
+  // A low window is the graph's.
+  const float bar = paint.px(44), top = bar < window.height() * 0.12f ? bar : 0;
+  if (top > 0) draw_place(paint, {0, 0, right, top}, shown, desk_);
+  graph(paint, {0, top, right, source}, shown);
   source_.draw(paint, {0, source, right, window.bottom}, shown, desk_);
   closer_look(paint, {right, 0, window.right, window.bottom}, shown);
   paint.rule(0, right, source);

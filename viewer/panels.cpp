@@ -41,6 +41,11 @@ float step_and_phase(const Paint& paint, Frame frame, float middle, const Shown&
 
 }  // namespace
 
+void draw_place(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk) {
+  const Pane pane(paint, "place", frame, paint.theme.panel);
+  step_and_phase(paint, frame, frame.middle(), shown, desk);
+}
+
 void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& shown, Desk& desk) {
   const Pane pane(paint, "top", frame, paint.theme.panel);
   const float base = frame.top + paint.px(28);

@@ -13,6 +13,8 @@
 namespace viewer {
 
 void draw_top_bar(const Paint& paint, Frame frame, float middle, const Shown& shown, Desk& desk);
+// Of the bar at the top only where one is: "step 13 of 18", backward.
+void draw_place(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
 // Answers the height that all of the words need.
 float draw_words(const Paint& paint, Frame frame, const Shown& shown, const Desk& desk);
 void draw_keys(const Paint& paint, Frame window, Desk& desk);
