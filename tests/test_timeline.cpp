@@ -435,6 +435,26 @@ TEST_CASE("a name given at the end of a line is its last result's, and no other'
   for (const Id loss : losses) CHECK(timeline.name(loss) == "loss");
 }
 
+TEST_CASE("of a network that takes its own result only the last result is the variable") {
+  Machine m;
+  m.source("h = net(h);\n");
+  const Id w = m.leaf("w", {1});
+  Id h = m.leaf("h0", {1});
+  m.line = 1;
+  std::vector<Id> inner, results;
+  for (int turn = 0; turn < 2; ++turn) {
+    m.open("Sequential", false);
+    inner.push_back(m.mul(h, w));
+    h = m.pow(inner.back(), 2);
+    results.push_back(h);
+    m.close();
+  }
+  const Timeline timeline = timeline_of(m);
+  CHECK(timeline.name(inner[0]) == "h0 · w");
+  CHECK(timeline.name(inner[1]) == "h · w");
+  for (const Id result : results) CHECK(timeline.name(result) == "h");
+}
+
 TEST_CASE("what stands in quotes or in a comment of a line is no code") {
   CHECK_FALSE(assignment_on("auto y = x.named(\"y\");").uses_itself);
   CHECK(assignment_on("y = (y * x).named(\"a = (b\");").uses_itself);

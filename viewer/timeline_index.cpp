@@ -112,9 +112,22 @@ void Timeline::Index::born(std::size_t i, const Event& event, const Seen& seen, 
   tensor.on_line.output = output;
 }
 
+// The outermost scope around an event that its own line has opened: a composed op, or a network.
+Id Timeline::Index::call_on_line(const Event& event) const {
+  Id call = box_of(event.scope);
+  for (Id scope = event.scope; scope != 0;) {
+    auto found = scopes.find(scope);
+    if (found == scopes.end()) break;
+    const Event* opens = this->event(found->second.opened);
+    if (opens != nullptr && opens->line == event.line) call = scope;
+    scope = found->second.parent;
+  }
+  return call;
+}
+
 void Timeline::Index::enter_line(std::size_t i, const Event& event) {
-  const Id box = box_of(event.scope);
-  const std::uint64_t unit = box != 0 ? box : std::uint64_t{i} | (std::uint64_t{1} << 63);
+  const Id call = call_on_line(event);
+  const std::uint64_t unit = call != 0 ? call : std::uint64_t{i} | (std::uint64_t{1} << 63);
   if (!(current.line == event.line)) {
     current = OnLine{};
     current.line = event.line;

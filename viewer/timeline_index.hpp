@@ -37,7 +37,8 @@ inline std::optional<std::size_t> first_from(const Events& list, std::size_t cut
 }
 
 // Where a tensor was made among the ops of one source line, for its name. A *run* is an unbroken
-// row of ops on one line; a composed op counts as one *unit* of it.
+// row of ops on one line; a composed op, or all of a network that is called there, counts as one
+// *unit* of it.
 struct OnLine {
   Line line;
   std::size_t run = 0;
@@ -169,6 +170,7 @@ struct Timeline::Index {
   void see_version(std::size_t i, const Seen& seen, std::optional<std::int64_t> before = {});
   void born(std::size_t i, const Event& event, const Seen& seen, int output);
   void enter_line(std::size_t i, const Event& event);
+  Id call_on_line(const Event& event) const;
   void begin_episode(std::size_t at);
   void settle(Episode& episode);
   void add_step(std::size_t i, const Event& event, bool visible);
