@@ -929,16 +929,16 @@ TEST_CASE("a schedule refuses what leads nowhere") {
 // ---- Printing -----------------------------------------------------------------------------------
 
 TEST_CASE("a module is printed with its parts and the shapes of what they keep") {
-  struct Net : nn::Module {
+  struct Printed : nn::Module {
     nn::Linear fc1 = add("fc1", nn::Linear(2, 8));
     nn::Sequential rest =
         add("rest", nn::Sequential{nn::Tanh(), nn::Linear(8, 1, {.bias = false})});
     Tensor forward(const Tensor& x) { return rest(fc1(x)); }
   };
   std::ostringstream text;
-  text << Net() << '\n' << nn::ReLU();
+  text << Printed() << '\n' << nn::ReLU();
   CHECK(text.str() ==
-        "Net(\n"
+        "Printed(\n"
         "  (fc1): Linear(weight [8, 2], bias [8])\n"
         "  (rest): Sequential(\n"
         "    (0): Tanh()\n"
