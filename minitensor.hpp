@@ -3475,18 +3475,18 @@ struct FoldBody {
     for (; m > 0; --m, from += step)
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(y[i], converted<Wide>(as<T>(from)[i]));
   }
-  // One result is joined by n numbers that lie side by side. They are read like a text, in rows: a
-  // few rows are folded into one, more where that saves conversions, and that one into `part`. Then
-  // its columns are folded, half onto half. What is left of the numbers, less than a row, joins on
-  // the way, wherever there is enough of it for all columns of a half.
+  // One result is joined by n numbers that lie side by side. They are read like a text, in rows: up
+  // to 16 rows are folded into one, and that one into `part`. At the end its columns are folded,
+  // half onto half, and what is left of the numbers, less than a row, joins.
   MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
     constexpr std::int64_t columns = 128 / sizeof(Wide);  // they stay in registers
-    constexpr std::int64_t most = std::is_same_v<Near, Wide> ? 4 : 8;
+    constexpr Wide neutral = F::template neutral<Wide>;
+    Wide& y = *as<Wide>(result);
     const T* a = as<T>(from);
-    Wide part[columns];
-    for (Wide& p : part) p = F::template neutral<Wide>;
+    Wide part[columns], rest = neutral;  // all alike, they would be filled as a large memory is
+    for (std::int64_t i = 0; i < columns; ++i) part[i] = i == 0 ? y : neutral;
     while (n >= columns) {
-      const std::int64_t rows = std::min(n / columns, most);
+      const std::int64_t rows = std::min<std::int64_t>(n / columns, 16);
       const auto at = [a](std::int64_t row, std::int64_t i) {
         return converted<Near>(a[row * columns + i]);
       };
@@ -3501,15 +3501,11 @@ struct FoldBody {
       for (std::int64_t i = 0; i < columns; ++i) part[i] = F::of(part[i], converted<Wide>(some[i]));
       n -= rows * columns, a += rows * columns;
     }
+    for (std::int64_t i = 0; i < n; ++i) rest = F::of(rest, converted<Wide>(a[i]));
     MINITENSOR_FOUR_A_ROUND
-    for (std::int64_t half = columns / 2; half > 0; half /= 2) {
+    for (std::int64_t half = columns / 2; half > 0; half /= 2)
       for (std::int64_t i = 0; i < half; ++i) part[i] = F::of(part[i], part[i + half]);
-      if (n < half) continue;
-      for (std::int64_t i = 0; i < half; ++i) part[i] = F::of(part[i], converted<Wide>(a[i]));
-      n -= half, a += half;
-    }
-    Wide& y = *as<Wide>(result);
-    y = F::of(y, part[0]);
+    y = F::of(part[0], rest);
   }
 };
 
