@@ -2498,6 +2498,12 @@ struct Square {
     return Mul::of(a, a);
   }
 };
+struct Cube {
+  template <class T>
+  MINITENSOR_FORMULA T of(T a) {
+    return Mul::of(Mul::of(a, a), a);
+  }
+};
 struct Relu {
   template <class T>
   MINITENSOR_FORMULA T of(T a) {
@@ -2710,12 +2716,6 @@ struct Exp {
       return std::exp(a);
   }
 };
-struct Expm1 {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::expm1(a);
-  }
-};
 struct Log {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -2726,28 +2726,10 @@ struct Log {
       return std::log(a);
   }
 };
-struct Log1p {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::log1p(a);
-  }
-};
 struct Sqrt {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::sqrt(a);
-  }
-};
-struct Sin {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::sin(a);
-  }
-};
-struct Cos {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::cos(a);
   }
 };
 struct Tanh {
@@ -2790,16 +2772,241 @@ struct Gelu {
       return 0.5 * a * std::erfc(a * -0.70710678118654752);
   }
 };
+
+// The other functions of a float32 are worked out in float64, by `wide`, and rounded once. With
+// digits to spare, the series that everyone knows will do, and what comes out is right to the last
+// place, but for a few numbers in a million that lie almost in the middle between two. These are
+// straight lines, too. Where `usual` does not hold, and for float64, it is the library's turn.
+
+MINITENSOR_FORMULA std::uint64_t bits_of(double x) { return __builtin_bit_cast(std::uint64_t, x); }
+MINITENSOR_FORMULA double double_of(std::uint64_t bits) { return __builtin_bit_cast(double, bits); }
+MINITENSOR_FORMULA double magnitude(double x) { return double_of(bits_of(x) << 1 >> 1); }
+MINITENSOR_FORMULA double with_sign_of(double x, double m) {
+  return double_of(bits_of(m) | (bits_of(x) >> 63 << 63));
+}
+MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
+  const std::uint64_t mask = 0u - static_cast<std::uint64_t>(condition);
+  return double_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
+}
+// A float64 has no digits after the point beyond 2^52. Its exponent is in the bits from there on,
+// larger by 1023 than it is.
+inline constexpr double wide_rounder = 0x1.8p52, ln2 = 0.69314718055994531;
+inline constexpr double quarter_turn = 1.57079632679489662, half_turn = 3.14159265358979324;
+
+// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), in which nothing cancels.
+struct Expm1 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::expm1(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 700; }
+  MINITENSOR_FORMULA double wide(double x) {
+    const double shifted = x * (1 / ln2) + (wide_rounder + 1023);
+    const double two_to_n = double_of(bits_of(shifted) << 52);
+    const double r = x - (shifted - (wide_rounder + 1023)) * ln2;
+    double p = r * (1.0 / 362880) + 1.0 / 40320;  // 1/9! and 1/8!
+    p = p * r + 1.0 / 5040;
+    p = p * r + 1.0 / 720;
+    p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24;
+    p = p * r + 1.0 / 6;
+    p = p * r + 1.0 / 2;
+    return with_sign_of(x, two_to_n * (r + r * r * p) + (two_to_n - 1));  // -0 remains -0
+  }
+};
+struct Sinh {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sinh(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Expm1::usual(x); }
+  MINITENSOR_FORMULA double wide(double x) {  // from e^|x| - 1, because near 0 e^x would cancel
+    const double e = Expm1::wide(magnitude(x));
+    return with_sign_of(x, (e + e / (e + 1)) / 2);
+  }
+};
+struct Cosh {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::cosh(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Expm1::usual(x); }
+  MINITENSOR_FORMULA double wide(double x) {
+    const double e = Expm1::wide(magnitude(x)) + 1;
+    return (e + 1 / e) / 2;
+  }
+};
+
+// log(u) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2. And log(1 + f) =
+// 2 (s + s^3/3 + s^5/5 + ...), where s = f / (2 + f).
+struct Logarithm {
+  double n, f;
+  MINITENSOR_FORMULA Logarithm of(double u) {
+    constexpr std::uint64_t root_of_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000;
+    const std::uint64_t bits = bits_of(u) - root_of_half + one;
+    return {double_of(bits >> 52 | bits_of(0x1p52)) - (0x1p52 + 1023),
+            double_of((bits & 0xfffffffffffff) + root_of_half) - 1};
+  }
+  MINITENSOR_FORMULA double value(const Logarithm& of) {
+    const double s = of.f / (2 + of.f), z = s * s;
+    double p = z * (2.0 / 11) + 2.0 / 9;
+    p = p * z + 2.0 / 7;
+    p = p * z + 2.0 / 5;
+    p = p * z + 2.0 / 3;
+    return of.n * ln2 + (2 * s + s * (z * p));
+  }
+  MINITENSOR_FORMULA bool usual(float u) {
+    return (u > 0) & (u < std::numeric_limits<float>::infinity());  // && would be a branch
+  }
+};
+struct Log1p {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::log1p(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(1 + x); }
+  MINITENSOR_FORMULA double wide(double x) {
+    Logarithm sum = Logarithm::of(1 + x);
+    sum.f = pick(sum.n == 0, x, sum.f);  // near 0, 1 + x has lost digits of x
+    return with_sign_of(x, Logarithm::value(sum));
+  }
+};
 struct Log2 {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::log2(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(x); }
+  MINITENSOR_FORMULA double wide(double x) {
+    return Logarithm::value(Logarithm::of(x)) * (1 / ln2);
   }
 };
 struct Log10 {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::log10(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(x); }
+  MINITENSOR_FORMULA double wide(double x) {
+    return Logarithm::value(Logarithm::of(x)) * 0.43429448190325183;
+  }
+};
+
+// The angle x is n quarter turns and a rest r. A quarter turn is subtracted in two parts, n times
+// the first of which is exact; further out than this, n would need more digits.
+struct SineAndCosine {
+  double sine, cosine;
+  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 1e6f; }
+  MINITENSOR_FORMULA SineAndCosine of(double x) {
+    constexpr double first = 1.57079632673412562, second = 6.0771005065061922e-11;
+    const double shifted = x * (1 / quarter_turn) + wide_rounder, n = shifted - wide_rounder;
+    const double r = x - n * first - n * second, z = r * r;
+    double s = z * (-1.0 / 39916800) + 1.0 / 362880;  // 1/11! and 1/9!
+    s = s * z - 1.0 / 5040;
+    s = s * z + 1.0 / 120;
+    s = s * z - 1.0 / 6;
+    s = r * (1 + z * s);
+    double c = z * (1.0 / 479001600) - 1.0 / 3628800;  // 1/12! and 1/10!
+    c = c * z + 1.0 / 40320;
+    c = c * z - 1.0 / 720;
+    c = c * z + 1.0 / 24;
+    c = c * z - 1.0 / 2;
+    c = 1 + z * c;
+    // With each quarter turn, the cosine becomes the sine, and the sine, turned over, the cosine.
+    const std::uint64_t turns = bits_of(shifted);
+    const bool odd = turns & 1;
+    return {double_of(bits_of(pick(odd, c, s)) ^ turns >> 1 << 63),
+            double_of(bits_of(pick(odd, s, c)) ^ (turns + 1) >> 1 << 63)};
+  }
+};
+struct Sin {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::sin(a);
+  }
+  MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
+  MINITENSOR_FORMULA double wide(double x) { return SineAndCosine::of(x).sine; }
+};
+struct Cos {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::cos(a);
+  }
+  MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
+  MINITENSOR_FORMULA double wide(double x) { return SineAndCosine::of(x).cosine; }
+};
+struct Tan {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::tan(a);
+  }
+  MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
+  MINITENSOR_FORMULA double wide(double x) {
+    const SineAndCosine at = SineAndCosine::of(x);
+    return at.sine / at.cosine;
+  }
+};
+
+// The angle at which the point (q, p) is seen from (0, 0); p and q are no less than 0. From a high
+// one a quarter turn is taken away, from a middle one half of that. The tangent of the rest, t, is
+// then p / q, (p - q) / (p + q) or -q / p, between -tan(pi / 8) and tan(pi / 8); and the angle that
+// belongs to it is t - t^3/3 + t^5/5 - ...
+MINITENSOR_FORMULA double angle(double p, double q) {
+  const bool low = p <= q * 0.41421356237309505, high = p > q * 2.4142135623730951;
+  const double above = pick(high, 0, p) - pick(low, 0, q);
+  const double below = pick(low, 0, p) + pick(high, 0, q);
+  const double t = above / below, z = t * t;
+  double s = z * (1.0 / 21) - 1.0 / 19;
+  s = s * z + 1.0 / 17;
+  s = s * z - 1.0 / 15;
+  s = s * z + 1.0 / 13;
+  s = s * z - 1.0 / 11;
+  s = s * z + 1.0 / 9;
+  s = s * z - 1.0 / 7;
+  s = s * z + 1.0 / 5;
+  s = s * z - 1.0 / 3;
+  const double taken = pick(low, 0, quarter_turn / 2) + pick(high, quarter_turn / 2, 0);
+  return taken + (t + t * (z * s));
+}
+struct Atan {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::atan(a);
+  }
+  MINITENSOR_FORMULA double wide(double x) { return with_sign_of(x, angle(magnitude(x), 1)); }
+};
+struct Atan2 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::atan2(a, b);
+  }
+  MINITENSOR_FORMULA bool usual(float y, float x) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const float p = magnitude(y), q = magnitude(x);
+    return (p < infinity) & (q < infinity) & (q > 0);
+  }
+  MINITENSOR_FORMULA double wide(double y, double x) {
+    const double seen = angle(magnitude(y), magnitude(x));
+    return with_sign_of(y, pick(with_sign_of(x, 1) < 0, half_turn - seen, seen));
+  }
+};
+struct Asin {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::asin(a);
+  }
+  MINITENSOR_FORMULA double wide(double x) {
+    return with_sign_of(x, angle(magnitude(x), std::sqrt((1 - x) * (1 + x))));
+  }
+};
+struct Acos {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::acos(a);
+  }
+  MINITENSOR_FORMULA double wide(double x) {
+    const double seen = angle(std::sqrt((1 - x) * (1 + x)), magnitude(x));
+    return pick(x < 0, half_turn - seen, seen);
   }
 };
 struct Rsqrt {
@@ -2812,42 +3019,6 @@ struct Reciprocal {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return T(1) / a;
-  }
-};
-struct Tan {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::tan(a);
-  }
-};
-struct Asin {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::asin(a);
-  }
-};
-struct Acos {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::acos(a);
-  }
-};
-struct Atan {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::atan(a);
-  }
-};
-struct Sinh {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::sinh(a);
-  }
-};
-struct Cosh {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::cosh(a);
   }
 };
 // Integers are whole already.
@@ -2891,12 +3062,6 @@ struct Trunc {
     return a;
   }
 };
-struct Atan2 {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return std::atan2(a, b);
-  }
-};
 // Four ways to divide and to round. The integers' divisor is not 0 (chapter 10 sees to that); and
 // -1 is a case of its own, because the smallest integer divided by it does not fit.
 struct Fmod {  // what is left has the sign of a
@@ -2908,12 +3073,26 @@ struct Fmod {  // what is left has the sign of a
   MINITENSOR_FORMULA T of(T a, T b) {
     return b == 0 || b == -1 ? T(0) : a % b;
   }
+  // n = a / b may be wrong by 1, where what is left is near 0 or b; all else is exact.
+  MINITENSOR_FORMULA bool usual(float a, float b) {
+    const float m = magnitude(a), size = magnitude(b);
+    return (m < 0x1p29f * size) & (size < std::numeric_limits<float>::infinity());
+  }
+  MINITENSOR_FORMULA double wide(double a, double b) {
+    const double left = a - std::nearbyint(a / b) * b, m = magnitude(left);
+    return with_sign_of(a, pick(left * a < 0, magnitude(b) - m, m));
+  }
 };
 struct Remainder {  // what is left has the sign of b
   template <class T>
   requires(!Truth<T>) MINITENSOR_FORMULA T of(T a, T b) {
     const T left = Fmod::of(a, b);
     return left != 0 && (left < 0) != (b < 0) ? left + b : left;
+  }
+  MINITENSOR_FORMULA bool usual(float a, float b) { return Fmod::usual(a, b); }
+  MINITENSOR_FORMULA double wide(double a, double b) {
+    const double left = Fmod::wide(a, b);
+    return pick(left * b < 0, left + b, left);
   }
 };
 struct TruncDivide {  // towards zero
@@ -2937,6 +3116,11 @@ struct FloorDivide {  // down. A quotient just below a whole number must not be 
   template <Integer T>
   MINITENSOR_FORMULA T of(T a, T b) {
     return TruncDivide::of(Sub::of(a, Remainder::of(a, b)), b);
+  }
+  MINITENSOR_FORMULA bool usual(float a, float b) { return Fmod::usual(a, b); }
+  MINITENSOR_FORMULA double wide(double a, double b) {
+    const double left = Fmod::wide(a, b);
+    return std::nearbyint((a - left) / b) - pick(left * b < 0, 1.0, 0.0);
   }
 };
 struct Equal {
@@ -3057,11 +3241,11 @@ struct List {
   static constexpr int size = sizeof...(F);
 };
 using Every =
-    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Relu, Exp, Expm1, Log,
-         Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual, Less, LessEqual, Greater,
-         GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All, Log2, Log10, Rsqrt,
-         Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor, Ceil, Round, Trunc, Atan2, Fmod,
-         Remainder, TruncDivide, FloorDivide, Beats>;
+    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Cube, Relu, Exp, Expm1,
+         Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual, Less, LessEqual,
+         Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All, Log2, Log10,
+         Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor, Ceil, Round, Trunc, Atan2,
+         Fmod, Remainder, TruncDivide, FloorDivide, Beats>;
 // Places derives from Place<0, Add>, Place<1, Sub> and so on; which of them has F, the compiler
 // finds faster than any search that is written by hand.
 template <int n, class F>
@@ -3297,28 +3481,70 @@ inline bool make_room_for(std::size_t bytes) {
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
 
+// Whether a formula computes float32 in float64, and whether it does for these numbers.
+template <class F, class... T>
+inline constexpr bool computes_wide = (std::is_same_v<T, float> && ...) && requires {
+  F::wide(static_cast<double>(T())...);
+};
+template <class F>
+MINITENSOR_INLINE bool is_usual([[maybe_unused]] auto... numbers) {
+  if constexpr (requires { F::usual(numbers...); })
+    return F::usual(numbers...);
+  else
+    return true;
+}
+// y[i] = F(a[i], ...). Where all of a piece is usual, several numbers at once.
+template <class F>
+MINITENSOR_INLINE void run_wide(std::int64_t n, float* y, const auto*... a) {
+  const auto wide = [](auto... x) {
+    return static_cast<float>(F::wide(static_cast<double>(x)...));
+  };
+  for (std::int64_t i = 0, end; i < n; i = end) {
+    end = std::min<std::int64_t>(n, i + 512);
+    int rare = 0;
+    for (std::int64_t k = i; k < end; ++k) rare |= !is_usual<F>(a[k]...);
+    if (rare) {
+      for (std::int64_t k = i; k < end; ++k)
+        y[k] = is_usual<F>(a[k]...) ? wide(a[k]...) : F::of(a[k]...);
+    } else {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t k = i; k < end; ++k) y[k] = wide(a[k]...);
+    }
+  }
+}
+
 template <class F, class T>
 struct MapBody {
-  static constexpr bool vectors = Real<T>;
-  static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
+  static constexpr bool wide = computes_wide<F, T>, vectors = Real<T>;
+  static constexpr bool twice =
+      wide || (std::is_same_v<T, float> && requires { F::computes_much; });
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T()))>(data[0]);
     const auto* a = as<Stored<T>>(data[1]);
-    MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]));
+    if constexpr (wide) {
+      run_wide<F>(n, y, a);
+    } else {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]));
+    }
   }
 };
 template <class F, class T>
 struct ZipBody {
-  static constexpr bool vectors = Real<T>;
-  static constexpr bool twice = std::is_same_v<T, float> && requires { F::computes_much; };
+  static constexpr bool wide = computes_wide<F, T, T>, vectors = Real<T>;
+  static constexpr bool twice =
+      wide || (std::is_same_v<T, float> && requires { F::computes_much; });
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
     const auto* a = as<Stored<T>>(data[1]);
     const auto* b = as<Stored<T>>(data[2]);
-    MINITENSOR_ANY_ORDER
-    MINITENSOR_FOUR_A_ROUND
-    for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]), static_cast<T>(b[i]));
+    if constexpr (wide) {
+      run_wide<F>(n, y, a, b);
+    } else {
+      MINITENSOR_ANY_ORDER
+      MINITENSOR_FOUR_A_ROUND
+      for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]), static_cast<T>(b[i]));
+    }
   }
   MINITENSOR_SHORT_LOOP static void with_number(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
@@ -3347,7 +3573,8 @@ constexpr Loop zip_loop() {
   Loop loop;
   if constexpr (requires { F::of(T(), T()); }) {
     loop = Loop::of<ZipBody<F, T>>();
-    if (ZipBody<F, T>::vectors) loop.with_number = ZipBody<F, T>::with_number;
+    if (ZipBody<F, T>::vectors && !ZipBody<F, T>::wide)
+      loop.with_number = ZipBody<F, T>::with_number;
   }
   return loop;
 }
@@ -5300,6 +5527,19 @@ inline void NumberPow::backward() {
 }
 }  // namespace rule
 
+// A few powers have shorter formulas. (That of 0.5 is PyTorch's, too: a root, also of -0 and -inf.)
+template <class F>
+inline constexpr Elementary power_by = {
+    recipe_of<rule::PowNumber>, map<F>, nullptr, true, false, false, false};
+inline const Elementary* short_power(double n) {
+  if (n == 2) return &power_by<formula::Square>;
+  if (n == 3) return &power_by<formula::Cube>;
+  if (n == 0.5) return &power_by<formula::Sqrt>;
+  if (n == -0.5) return &power_by<formula::Rsqrt>;
+  if (n == -1) return &power_by<formula::Reciprocal>;
+  return nullptr;
+}
+
 // (Two functions, because most programs need the second only, and the first one's rule is long.)
 inline Tensor Tensor::pow(const Tensor& exponent, Loc loc) const {
   return binary<rule::Pow>(*this, exponent, loc);
@@ -5308,7 +5548,8 @@ inline Tensor Tensor::pow(Scalar n, Loc loc) const {
   if (defined() && !is_floating(dtype()) && n.dtype() == int64 && n.whole() < 0)
     fail({"pow", loc}, {"an integer to a negative power is not an integer"},
          {"convert with .to(float32)"});
-  if (n.real() == 2 && defined() && kind_of(n.dtype()) <= kind_of(dtype())) return square(loc);
+  if (defined() && kind_of(n.dtype()) <= kind_of(dtype()))
+    if (const Elementary* by = short_power(n.real())) return apply(*by, *this, loc, {n.real(), {}});
   return with_number<rule::PowNumber>(*this, n, loc);
 }
 
@@ -5323,12 +5564,7 @@ inline Tensor pow(Scalar base, const Tensor& exponent, Loc loc = Loc::here()) {
   return with_number<rule::NumberPow>(exponent, base, loc);
 }
 
-inline Tensor Tensor::square(Loc loc) const {  // a power whose formula is one product
-  static constexpr Elementary squaring = {
-      recipe_of<rule::PowNumber>, map<formula::Square>, nullptr, true, false, false, false};
-  if (defined() && dtype() == boolean) return with_number<rule::PowNumber>(*this, 2, loc);
-  return apply(squaring, *this, loc, {2, {}});
-}
+inline Tensor Tensor::square(Loc loc) const { return pow(2, loc); }
 inline Tensor square(const Tensor& x, Loc loc = Loc::here()) { return x.square(loc); }
 
 // ---- One input, element by element --------------------------------------------------------------

@@ -1397,7 +1397,8 @@ TEST_CASE("the exponential of what is not positive has the bits of the other one
 
 TEST_CASE("odd functions keep the sign of 0") {  // by hand
   const Tensor x = tensor({0., -0.});
-  for (const Tensor& y : {x.erf(), x.tanh(), x.sin(), x.asin(), x.sinh(), x.to(float64).erf()}) {
+  for (const Tensor& y : {x.erf(), x.tanh(), x.sin(), x.tan(), x.asin(), x.atan(), x.sinh(),
+                          x.expm1(), x.log1p(), x.to(float64).erf()}) {
     CHECK(y.to_vector() == std::vector<double>{0, 0});
     CHECK(!std::signbit(y[0].item()));
     CHECK(std::signbit(y[1].item()));

@@ -399,9 +399,6 @@ KNOWN = [
     ("PyTorch's group_norm of nothing has gradients of NaN; ours are 0",
      lambda d: d.kind == "gradient" and uses(d, "group_norm") and "nan" in d.theirs and
      not any(map(float, d.ours.split()[2:]))),
-    ("PyTorch computes x.pow(0.5) as a root, which of -inf is NaN; IEEE 754's pow(-inf, 0.5) is inf",
-     lambda d: d.kind in ("value", "gradient") and "nan" in d.theirs and
-     re.search(r"= pow \w+ -?0.5", "\n".join(d.program))),
     ("PyTorch's take_along_dim without an axis wants its tensors in one piece",
      lambda d: d.op == "take_along_dim.line" and says("view size is not compatible")(d)),
     ("a mask or numbers in square brackets, and the mask of masked_fill, may be overwritten afterwards",
