@@ -237,7 +237,7 @@ class Shape {
     if (count > capacity) fail_too_many_axes();
     Shape s;
     s.count_ = count;
-    for (int i = 0; i < count; ++i) s.items_[i] = value;
+    for (int i = 0; i < count && value != 0; ++i) s.items_[i] = value;
     return s;
   }
 
@@ -1917,6 +1917,8 @@ struct Walk {
 
   // Views of one shape. The axes are put in the order of the strides of one of them.
   explicit Walk(std::initializer_list<const View*> list, int order_by = 0);
+  Walk(const Walk& other) { *this = other; }
+  Walk& operator=(const Walk& other);  // copies the axes that there are, one or two of eight
 
   std::int64_t numel() const {
     std::int64_t n = 1;
@@ -1930,8 +1932,8 @@ struct Walk {
 
   int views = 0, axes = 0;
   std::int64_t sizes[most_axes];
-  std::int64_t steps[most_axes][most_views] = {};  // in bytes
-  std::int64_t bytes[most_views];                  // of an element
+  std::int64_t steps[most_axes][most_views];  // in bytes; 0 of a view that is not there
+  std::int64_t bytes[most_views] = {};        // of an element
   std::byte* data[most_views] = {};
 };
 
@@ -1956,6 +1958,20 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
   }
 }
 
+inline Walk& Walk::operator=(const Walk& other) {
+  views = other.views;
+  axes = other.axes;
+  for (int axis = 0; axis < axes; ++axis) {
+    sizes[axis] = other.sizes[axis];
+    for (int v = 0; v < most_views; ++v) steps[axis][v] = other.steps[axis][v];
+  }
+  for (int v = 0; v < most_views; ++v) {
+    bytes[v] = other.bytes[v];
+    data[v] = other.data[v];
+  }
+  return *this;
+}
+
 // Adds an innermost axis. If in every view one step of the axis before it equals this axis's whole
 // length, the two lie end to end in memory and become one.
 [[gnu::noinline]] inline void Walk::append_axis(std::int64_t size, const std::int64_t* new_steps) {
@@ -1971,17 +1987,17 @@ inline Walk::Walk(std::initializer_list<const View*> list, int order_by) {
                                                 const std::int64_t* new_steps) {
   for (int axis = axes++; axis > at; --axis) {
     sizes[axis] = sizes[axis - 1];
-    for (int v = 0; v < views; ++v) steps[axis][v] = steps[axis - 1][v];
+    for (int v = 0; v < most_views; ++v) steps[axis][v] = steps[axis - 1][v];
   }
   sizes[at] = size;
-  for (int v = 0; v < views; ++v) steps[at][v] = new_steps[v];
+  for (int v = 0; v < most_views; ++v) steps[at][v] = v < views ? new_steps[v] : 0;
 }
 
 [[gnu::noinline]] inline void Walk::erase_axis(int at) {
   --axes;
   for (int axis = at; axis < axes; ++axis) {
     sizes[axis] = sizes[axis + 1];
-    for (int v = 0; v < views; ++v) steps[axis][v] = steps[axis + 1][v];
+    for (int v = 0; v < most_views; ++v) steps[axis][v] = steps[axis + 1][v];
   }
 }
 
