@@ -99,6 +99,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef __linux__
+#include <sys/mman.h>  // for one line of chapter 7, which is left out elsewhere
+#endif
+
 namespace minitensor {
 
 // What counts as a number in a call. Letters do not: 'a' is no size.
@@ -3458,9 +3462,19 @@ struct KeptBlocksEnd {
   }
 };
 
+// Memory comes in pages of 4 KB, and the first touch of each is a trip to the system. Of a block as
+// large as that, Linux is asked for pages of 2 MB: going over new memory takes a fifth of the time.
+constexpr std::size_t large_page = std::size_t{2} << 20;
+
 [[gnu::noinline]] inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
+  const std::size_t in_large_pages = wanted / large_page * large_page;
   if (bytes >= wanted)  // else there is no such number
-    if (void* block = std::aligned_alloc(64, bytes)) return block;
+    if (void* block = std::aligned_alloc(in_large_pages > 0 ? large_page : 64, bytes)) {
+#ifdef __linux__
+      if (in_large_pages > 0) madvise(block, in_large_pages, MADV_HUGEPAGE);
+#endif
+      return block;
+    }
   throw Error(text_of({"there is no memory for ", std::to_string(wanted), " bytes"}));
 }
 
