@@ -2464,20 +2464,6 @@ struct Div {
     return a / b;
   }
 };
-struct Pow {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    return std::pow(a, b);
-  }
-  template <Integer T>
-  MINITENSOR_FORMULA T of(T a, T b) {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-    std::uint64_t y = 1, square = static_cast<std::uint64_t>(a);
-    for (; b > 0; b /= 2, square *= square)
-      if (b % 2) y *= square;
-    return static_cast<T>(y);
-  }
-};
 struct Maximum {
   template <class T>
   MINITENSOR_FORMULA T of(T a, T b) {
@@ -2813,16 +2799,12 @@ MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
 inline constexpr double wide_rounder = 0x1.8p52, ln2 = 0.69314718055994531;
 inline constexpr double quarter_turn = 1.57079632679489662, half_turn = 3.14159265358979324;
 
-// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), in which nothing cancels.
-struct Expm1 {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a) {
-    return std::expm1(a);
-  }
+// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2.
+struct Exponential {
+  double two_to_n, above_1;  // 2^n, and e^r - 1
   MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 700; }
-  MINITENSOR_FORMULA double wide(double x) {
+  MINITENSOR_FORMULA Exponential of(double x) {
     const double shifted = x * (1 / ln2) + (wide_rounder + 1023);
-    const double two_to_n = double_of(bits_of(shifted) << 52);
     const double r = x - (shifted - (wide_rounder + 1023)) * ln2;
     double p = r * (1.0 / 362880) + 1.0 / 40320;  // 1/9! and 1/8!
     p = p * r + 1.0 / 5040;
@@ -2831,7 +2813,18 @@ struct Expm1 {
     p = p * r + 1.0 / 24;
     p = p * r + 1.0 / 6;
     p = p * r + 1.0 / 2;
-    return with_sign_of(x, two_to_n * (r + r * r * p) + (two_to_n - 1));  // -0 remains -0
+    return {double_of(bits_of(shifted) << 52), r + r * r * p};
+  }
+};
+struct Expm1 {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a) {
+    return std::expm1(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
+  MINITENSOR_FORMULA double wide(double x) {  // nothing cancels, and -0 remains -0
+    const auto [two_to_n, above_1] = Exponential::of(x);
+    return with_sign_of(x, two_to_n * above_1 + (two_to_n - 1));
   }
 };
 struct Sinh {
@@ -2839,7 +2832,7 @@ struct Sinh {
   MINITENSOR_FORMULA T of(T a) {
     return std::sinh(a);
   }
-  MINITENSOR_FORMULA bool usual(float x) { return Expm1::usual(x); }
+  MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
   MINITENSOR_FORMULA double wide(double x) {  // from e^|x| - 1, because near 0 e^x would cancel
     const double e = Expm1::wide(magnitude(x));
     return with_sign_of(x, (e + e / (e + 1)) / 2);
@@ -2850,7 +2843,7 @@ struct Cosh {
   MINITENSOR_FORMULA T of(T a) {
     return std::cosh(a);
   }
-  MINITENSOR_FORMULA bool usual(float x) { return Expm1::usual(x); }
+  MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
   MINITENSOR_FORMULA double wide(double x) {
     const double e = Expm1::wide(magnitude(x)) + 1;
     return (e + 1 / e) / 2;
@@ -2909,6 +2902,33 @@ struct Log10 {
   MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(x); }
   MINITENSOR_FORMULA double wide(double x) {
     return Logarithm::value(Logarithm::of(x)) * 0.43429448190325183;
+  }
+};
+
+struct Pow {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    return std::pow(a, b);
+  }
+  template <Integer T>
+  MINITENSOR_FORMULA T of(T a, T b) {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    std::uint64_t y = 1, square = static_cast<std::uint64_t>(a);
+    for (; b > 0; b /= 2, square *= square)
+      if (b % 2) y *= square;
+    return static_cast<T>(y);
+  }
+  // a^b = e^(b log(a)). Of a negative number only whole powers are real.
+  MINITENSOR_FORMULA bool usual(float a, float b) {
+    const float m = magnitude(a);
+    const bool real = (a > 0) | (std::nearbyint(b) == b);
+    return (m > 0) & (m < std::numeric_limits<float>::infinity()) & (magnitude(b) < 6) & real;
+  }
+  MINITENSOR_FORMULA double wide(double a, double b) {
+    const double log_a = Logarithm::value(Logarithm::of(magnitude(a))), half = b / 2;
+    const auto [two_to_n, above_1] = Exponential::of(b * log_a);
+    const double y = two_to_n + two_to_n * above_1;
+    return pick((a < 0) & (std::nearbyint(half) != half), -y, y);
   }
 };
 
