@@ -8556,32 +8556,49 @@ inline void rule::CumProd::backward() {
 // ---- Sorting ------------------------------------------------------------------------------------
 
 // A whole number for each number, in the same order: NaN after all others, and both zeros equal.
-inline std::uint64_t sort_key(const Scalar& number) {
+template <class T>
+std::uint64_t sort_key(T number) {
   constexpr std::uint64_t top = std::uint64_t{1} << 63;
-  if (!is_floating(number.dtype())) return static_cast<std::uint64_t>(number.whole()) ^ top;
-  if (std::isnan(number.real())) return ~std::uint64_t{0};
-  const auto bits = std::bit_cast<std::uint64_t>(number.real() + 0.0);
-  return bits & top ? ~bits : bits | top;
+  if (number != number) return ~std::uint64_t{0};
+  if constexpr (Real<T>) {
+    const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(number) + 0.0);
+    return bits ^ (bits & top ? ~std::uint64_t{0} : top);
+  } else {
+    return static_cast<std::uint64_t>(number) ^ top;
+  }
 }
-// Where the elements in order come from: the shape of x. Equal elements keep their order.
-inline Tensor sorted_places(const Tensor& x, int axis, bool descending) {
+// Where the first k elements in order come from, or all. Equal elements keep their order.
+inline Tensor sorted_places(const Tensor& x, int axis, bool descending,
+                            std::int64_t k = std::numeric_limits<std::int64_t>::max()) {
   const Quiet quiet;
   const NoGrad guard;
   if (x.dim() == 0) return zeros({}, {.dtype = int64, .device = x.device()});
   const Tensor rows = x.cpu().transpose(axis, -1).contiguous();
-  const Tensor places = fresh(rows.shape(), int64);
-  const std::int64_t size = rows.size(-1);
+  Shape shape = rows.shape();
+  const std::int64_t size = std::exchange(shape[x.dim() - 1], std::min(k, rows.size(-1)));
+  const Tensor places = fresh(shape, int64);
   std::vector<std::pair<std::uint64_t, std::int64_t>> line(static_cast<std::size_t>(size));
-  View from = rows.elements();
+  const auto end = line.begin() + std::min(k, size);
+  const auto before = [](const auto& a, const auto& b) {  // a pair's own < looks twice at the keys
+    return a.first < b.first || (a.first == b.first && a.second < b.second);
+  };
   std::int64_t* to = as<std::int64_t>(places.elements().data);
-  for (std::int64_t row = 0; size > 0 && row < rows.numel() / size; ++row) {
-    for (std::int64_t i = 0; i < size; ++i, from.data += bytes_of(from.dtype)) {
-      const std::uint64_t key = sort_key(first_of(from));
-      line[static_cast<std::size_t>(i)] = {descending ? ~key : key, i};
+  with_type(x.dtype(), [&](auto zero) {
+    const auto* from = as<decltype(zero)>(rows.elements().data);
+    for (std::int64_t row = 0; size > 0 && row < rows.numel() / size; ++row, from += size) {
+      for (std::int64_t i = 0; i < size; ++i) {
+        const std::uint64_t key = sort_key(from[i]);
+        line[static_cast<std::size_t>(i)] = {descending ? ~key : key, i};
+      }
+      if (k <= size / 16 + 1) {  // most elements are only compared with the last of the first k
+        std::partial_sort(line.begin(), end, line.end(), before);
+      } else {
+        std::nth_element(line.begin(), end, line.end(), before);
+        std::sort(line.begin(), end, before);
+      }
+      for (auto place = line.begin(); place < end; ++place) *to++ = place->second;
     }
-    std::sort(line.begin(), line.end());
-    for (const auto& place : line) *to++ = place.second;
-  }
+  });
   return places.transpose(axis, -1).contiguous().to(x.device());
 }
 
@@ -8609,11 +8626,7 @@ inline ValuesIndices Tensor::topk(Extent k, Extent axis, TopkOptions options, Lo
   const int along = checked_axis(axis, dim(), at);
   const std::int64_t size = dim() ? shape()[along] : 1;
   if (k < 0 || k > size) fail(at, {"there are no ", k, " elements along a size of ", size});
-  Tensor places = sorted_places(*this, along, options.largest);
-  if (dim()) {
-    const Unseen inside(loc);
-    places = places.narrow(along, 0, k).contiguous().detach();
-  }
+  const Tensor places = sorted_places(*this, along, options.largest, k);
   const Given given{static_cast<double>(k), {along}};
   return {record<rule::TopK>(picked(*this, places, along, at), {this}, loc, given, &places),
           places};

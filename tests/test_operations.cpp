@@ -242,6 +242,25 @@ TEST_CASE("equal elements keep their order in a sort, in both directions, and ze
   CHECK(zeros({2, 0}).sort().values.shape() == Shape(2, 0));
 }
 
+TEST_CASE("the first k are the beginning of all, also where some are equal and some NaN") {
+  std::vector<double> numbers;
+  for (int i = 0; i < 700; ++i) {
+    const int kind = i * i % 41 % 9;  // there are many of each
+    numbers.push_back(kind == 0 ? NAN : kind == 1 ? -0.0 : kind == 2 ? -INFINITY : kind - 5);
+  }
+  const Tensor all = tensor(numbers);
+  for (const Tensor& x : {all.reshape({7, 100}), all.reshape({70, 10}), all.reshape({2, 350})})
+    for (bool largest : {true, false}) {
+      const Tensor order = x.argsort(1, {.descending = largest});
+      for (std::int64_t k : {0, 1, 2, 3, 6, 7, 8, 10, 22, 23, 50, 100, 350}) {
+        if (k > x.size(1)) break;
+        const Tensor first = order.narrow(1, 0, k), across = x.t();
+        CHECK(equal(x.topk(k, 1, {.largest = largest}).indices, first));
+        CHECK(equal(across.topk(k, 0, {.largest = largest}).indices, first.t()));
+      }
+    }
+}
+
 TEST_CASE("running sums and products of integers and of nothing") {
   CHECK(tensor({true, true, false}).cumsum(0).to_vector<int>() == std::vector<int>{1, 2, 2});
   CHECK(arange(1, 6).cumprod(0).to_vector<int>() == std::vector<int>{1, 2, 6, 24, 120});
