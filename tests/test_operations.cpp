@@ -242,6 +242,22 @@ TEST_CASE("equal elements keep their order in a sort, in both directions, and ze
   CHECK(zeros({2, 0}).sort().values.shape() == Shape(2, 0));
 }
 
+TEST_CASE("floor, ceil and trunc are those of the standard library, to the sign of 0") {
+  for (double size :
+       {0.0, 1e-40, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5, 8388607.5, 8388609.0, 1e30, HUGE_VAL})
+    for (double x : {size, -size})
+      for (const Tensor& a : {tensor({x}), tensor({x}, {.dtype = float32})}) {
+        const double number = a.item();
+        const auto is = [](const Tensor& y, double expected) {
+          return y.item() == expected && std::signbit(y.item()) == std::signbit(expected);
+        };
+        CHECK(is(a.floor(), std::floor(number)));
+        CHECK(is(a.ceil(), std::ceil(number)));
+        CHECK(is(a.trunc(), std::trunc(number)));
+      }
+  CHECK(std::isnan(tensor({NAN}).floor().item()));
+}
+
 TEST_CASE("the first k are the beginning of all, also where some are equal and some NaN") {
   std::vector<double> numbers;
   for (int i = 0; i < 700; ++i) {
