@@ -8508,10 +8508,47 @@ inline Tensor Tensor::argmax(Loc loc) const { return reshape({-1}, loc).argmax(0
 
 // ---- Running sums and products ------------------------------------------------------------------
 
-// After the pass with step s, an element has joined the 2 s up to itself. So it takes log2 n
-// passes, each of which any machine can do; and errors grow with log2 n only. y is dense and nobody
-// else's.
-inline Tensor scanned(void (*join)(const View&, const View&, const View&), Tensor y, int axis) {
+// The lines of y become their running sums or products, which grow in the type of a fold. Many
+// lines go side by side: no addition waits for the one before, and a line of the cache is read
+// once.
+template <class F, class T>
+void scan_lines(const Row& row) {
+  using Wide = typename F::template Wide<T>;
+  const Line line = *as<Line>(row.data[1]);
+  const auto join = [](Wide& so_far, std::byte* at) {
+    so_far = F::of(so_far, converted<Wide>(*as<T>(at)));
+    *as<T>(at) = converted<T>(so_far);
+  };
+  constexpr std::int64_t most = 512;
+  constexpr Wide neutral = F::template neutral<Wide>;
+  const std::int64_t step = row.steps[0], together = step < line.step ? most : 8;
+  for (std::int64_t done = 0; done < row.n; done += together) {
+    const std::int64_t n = std::min(together, row.n - done);
+    std::byte* from = row.data[0] + done * step;
+    Wide so_far[most], alone = neutral;  // in a register
+    std::fill_n(so_far, n, neutral);
+    for (std::int64_t j = 0; j < line.size; ++j, from += line.step)
+      if (n == 1)
+        join(alone, from);
+      else
+        for (std::int64_t i = 0; i < n; ++i) join(so_far[i], from + i * step);
+  }
+}
+// On another machine: after the pass with step s, an element has joined the 2 s up to itself. So it
+// takes log2 n passes, each of which any machine can do. y is dense and nobody else's.
+template <class F>
+Tensor scanned(void (*join)(const View&, const View&, const View&), Tensor y, int axis) {
+  if (y.device() == cpu) {
+    View starts = y.elements();
+    const Line line = take_axis(starts, axis);
+    const View lines = as_view(&line, int64, starts.shape);
+    share_out(with_long_rows(Walk({&starts, &lines})), y.numel(), [&](const Walk& share) {
+      with_type(y.dtype(), [&](auto zero) {
+        run_in_order(share, [](const Row& row) { scan_lines<F, decltype(zero)>(row); });
+      });
+    });
+    return y;
+  }
   const std::int64_t n = y.dim() ? y.shape()[axis] : 1;
   for (std::int64_t step = 1; step < n; step *= 2) {
     View before = y.elements();
@@ -8529,16 +8566,16 @@ inline Tensor Tensor::cumsum(Extent axis, RunningOptions options, Loc loc) const
   const Tensor x = as_asked(*this, options.dtype, at);
   const int along = checked_axis(axis, dim(), at);
   Tensor y = copy_of(converted(x, summed_dtype(x)));
-  return record<rule::CumSum>(scanned(zip<formula::Add>, std::move(y), along), {this}, loc,
-                              {0, {along}});
+  return record<rule::CumSum>(scanned<formula::Sum>(zip<formula::Add>, std::move(y), along), {this},
+                              loc, {0, {along}});
 }
 inline Tensor Tensor::cumprod(Extent axis, RunningOptions options, Loc loc) const {
   const At at{"cumprod", loc};
   const Tensor x = as_asked(*this, options.dtype, at);
   const int along = checked_axis(axis, dim(), at);
   Tensor y = copy_of(converted(x, summed_dtype(x)));
-  return record<rule::CumProd>(scanned(zip<formula::Mul>, std::move(y), along), {this}, loc,
-                               {0, {along}});
+  return record<rule::CumProd>(scanned<formula::Prod>(zip<formula::Mul>, std::move(y), along),
+                               {this}, loc, {0, {along}});
 }
 inline Tensor sum_from_here_on(const Tensor& x, std::int64_t axis) {
   return x.flip(axis).cumsum(axis).flip(axis);

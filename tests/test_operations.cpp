@@ -277,11 +277,25 @@ TEST_CASE("the first k are the beginning of all, also where some are equal and s
     }
 }
 
+TEST_CASE("a running sum is the sum up to there, along each axis, of few lines and of many") {
+  for (const Shape& shape : {Shape(1, 5, 1), Shape(2, 3, 2), Shape(9, 4, 3), Shape(3, 2, 600)}) {
+    const Tensor whole = (arange(0, shape.numel()) * 37 % 11 - 5).reshape(shape);
+    for (const Tensor& x : {whole, whole.to(float32), whole.transpose(0, 2)})
+      for (int axis = 0; axis < 3; ++axis) {
+        const Tensor sums = x.cumsum(axis);
+        for (std::int64_t i = 0; i < x.size(axis); ++i)
+          CHECK(equal(sums.select(axis, i), x.narrow(axis, 0, i + 1).sum({axis})));
+      }
+  }
+}
+
 TEST_CASE("running sums and products of integers and of nothing") {
   CHECK(tensor({true, true, false}).cumsum(0).to_vector<int>() == std::vector<int>{1, 2, 2});
   CHECK(arange(1, 6).cumprod(0).to_vector<int>() == std::vector<int>{1, 2, 6, 24, 120});
   CHECK(zeros({2, 0}).cumsum(1).shape() == Shape(2, 0));
   CHECK(ones({100000}).cumsum(0)[-1].item() == 100000);
+  // The sums grow in float64, as PyTorch's do: there the first small one would be lost in float32.
+  CHECK(tensor({1e8, 1., 1., 1., 1., -1e8}, {.dtype = float32}).cumsum(0)[-1].item() == 4);
 }
 
 TEST_CASE("reductions over everything, and of nothing") {
