@@ -8394,12 +8394,18 @@ inline double count_along(const Tensor& x, const Shape& axes) {
 // one: of equal elements nothing is left then, and their mean is not rounded.
 inline Tensor variance(const Tensor& a, const Shape& over, double n, bool keepdim, Loc loc) {
   const Unseen inside(loc);
-  Tensor x = a.to(float64), first = x;
+  const Tensor x = copy_of(a, float64, a.device());  // changed in place: there is much of it
+  const View all = x.elements();
+  const auto take_away = [&all](const Tensor& part) {
+    zip<formula::Sub>(all, all, broadcast_to(part.elements(), all.shape));
+  };
+  Tensor first = x;
   for (std::int64_t axis : over)
     if (first.size(axis) > 0) first = first.narrow(axis, 0, 1);
-  x = x - first;
-  const Tensor distance = x - x.mean(over, {.keepdim = true});
-  return distance.square().sum(over, {.keepdim = keepdim}) / n;
+  take_away(first.clone());
+  take_away(x.mean(over, {.keepdim = true}));
+  minitensor::map<formula::Square>(all, all);
+  return x.sum(over, {.keepdim = keepdim}) / n;
 }
 inline Tensor Tensor::var(Dims axes, VarOptions options, Loc loc) const {
   const At at{"var", loc};
@@ -8445,9 +8451,13 @@ inline Tensor Tensor::norm(NormOrder p, Dims axes, SumOptions options, Loc loc) 
   Tensor y;
   {
     const Unseen inside(loc);  // in float64, so that a square does not overflow
-    const Tensor size = to(float64).abs();
-    y = n == 2 ? size.square().sum(over, {.keepdim = options.keepdim}).sqrt()
-               : size.pow(n).sum(over, {.keepdim = options.keepdim}).pow(1 / n);
+    Tensor x = copy_of(*this, float64, device());
+    if (n == 2)
+      minitensor::map<formula::Square>(x.elements(), x.elements());
+    else
+      x = x.abs().pow(n);
+    const Tensor sum = x.sum(over, {.keepdim = options.keepdim});
+    y = n == 2 ? sum.sqrt() : sum.pow(1 / n);
   }
   return record<rule::Norm>(converted(y, dtype()), {this}, loc, {n, over});
 }
