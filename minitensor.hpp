@@ -443,10 +443,10 @@ class Scalar {
 // A float as an integer: towards zero; NaN becomes 0 and what does not fit becomes the nearest that
 // does. (C++ leaves both undefined.)
 constexpr std::int64_t to_integer(double x) {
+  if (x >= -9223372036854775808.0 && x < 9223372036854775808.0) return static_cast<std::int64_t>(x);
   if (x != x) return 0;
-  if (x >= 9223372036854775808.0) return std::numeric_limits<std::int64_t>::max();
-  if (x < -9223372036854775808.0) return std::numeric_limits<std::int64_t>::min();
-  return static_cast<std::int64_t>(x);
+  return x > 0 ? std::numeric_limits<std::int64_t>::max()
+               : std::numeric_limits<std::int64_t>::min();
 }
 constexpr std::int64_t Scalar::whole() const {
   return is_floating(dtype_) ? to_integer(real_) : whole_;
