@@ -2467,13 +2467,15 @@ struct Div {
 struct Maximum {
   template <class T>
   MINITENSOR_FORMULA T of(T a, T b) {
-    return a > b || a != a ? a : b;
+    const T larger = a > b ? a : b;  // one instruction, but for a NaN in a
+    return a != a ? a : larger;
   }
 };
 struct Minimum {
   template <class T>
   MINITENSOR_FORMULA T of(T a, T b) {
-    return a < b || a != a ? a : b;
+    const T smaller = a < b ? a : b;
+    return a != a ? a : smaller;
   }
 };
 struct Neg {
