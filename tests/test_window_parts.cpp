@@ -248,6 +248,30 @@ TEST_CASE("B184: a window without any room is survived, and afterwards all is as
   CHECK(canvas.place_of({300, 200}).y == before.y);
 }
 
+TEST_CASE("a graph is seen whole while its texts are legible, else larger and in part") {
+  const auto zoom_of = [](double width, double height, bool presenting) {
+    Scene scene;
+    scene.boxes = {box_at(1, 0, 0), box_at(2, width - 40, height - 20)};
+    scene.bounds = {0, 0, width, height};
+    Stand stand(scene);
+    stand.desk.presenting = presenting;
+    Sheet sheet;
+    Canvas canvas;
+    sheet.frame(800, 600, [&](const Paint& paint, Frame frame) {
+      canvas.draw(paint, frame, stand.shown, stand.desk);
+    });
+    CHECK(canvas.overview().empty() == (canvas.place_of({width, 0}).x <= 800));
+    return (canvas.place_of({100, 0}).x - canvas.place_of({0, 0}).x) / 100;
+  };
+  CHECK(zoom_of(400, 200, false) == Approx(1.5));          // never larger
+  CHECK(zoom_of(900, 400, false) == Approx(768.0 / 900));  // whole
+  CHECK(zoom_of(1000, 300, false) == Approx(1));           // low: there is room for all of it
+  CHECK(zoom_of(1000, 550, false) == Approx(0.85).margin(0.05));
+  CHECK(zoom_of(3000, 2000, false) == Approx(0.85));        // in neither direction
+  CHECK(zoom_of(1200, 300, true) == Approx(768.0 / 1200));  // presenting: whole a little longer
+  CHECK(zoom_of(3000, 2000, true) == Approx(0.72));
+}
+
 TEST_CASE("B185: more than 65,535 corners in one picture are told apart") {
   Scene scene;
   for (int i = 0; i < 5000; ++i)

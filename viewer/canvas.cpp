@@ -11,11 +11,18 @@ namespace {
 
 constexpr double fit_margin = 16;      // points around a graph that fits
 constexpr double fit_at_most = 1.5;    // a small graph is not blown up further
-constexpr double readable = 0.72;      // the least zoom at which texts in boxes are read with ease
-constexpr double nearly = 0.8;         // so much smaller, all of a graph is better than a part
 constexpr float overview_gap = 10;     // points around the overview
 constexpr float gliding_time = 0.09f;  // seconds in which two thirds of the way are gone
 constexpr float click_slack = 4;       // pixels that a hand may tremble in a click
+
+// At which zooms texts in boxes are read with ease. A graph that would be smaller than `whole` as a
+// whole is seen in part: at `most` where its height fits, else smaller, but never below `least`.
+struct Ease {
+  double whole, least, most;
+};
+constexpr Ease in_the_window{0.8, 0.85, 1};
+// Here all is larger, and what the step is about stands beside the graph: more of it may be seen.
+constexpr Ease presenting{0.58, 0.72, 0.72};
 
 Rect world_frame(Frame frame) { return {frame.left, frame.top, frame.width(), frame.height()}; }
 
@@ -203,7 +210,15 @@ void Canvas::follow_steps() {
   goal_ = camera_;
 }
 
-void Canvas::whole_or_following() { look_ = look_ == Look::whole ? Look::following : Look::whole; }
+void Canvas::whole_or_following() {
+  if (look_ == Look::whole) {
+    goal_ = before_whole_;
+    look_ = Look::following;
+  } else {
+    before_whole_ = goal_;
+    look_ = Look::whole;
+  }
+}
 
 // The box of an item. What is in a closed scope has none of its own.
 static const Box* box_of(const Shown& shown, const Desk& desk, Item item) {
@@ -254,7 +269,8 @@ void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk
   const Rect bounds = shown.scene->bounds;
   Camera whole;
   whole.fit(bounds, world_frame(frame), paint.px(fit_margin), fit_at_most * paint.scale());
-  const bool fits = look_ == Look::whole || whole.zoom() >= nearly * readable * paint.scale();
+  const Ease& ease = desk.presenting ? presenting : in_the_window;
+  const bool fits = look_ == Look::whole || whole.zoom() >= ease.whole * paint.scale();
   const bool stepped = desk.cursor != followed_, chosen = desk.selected != selected_;
   if (stepped || about_.kind == Item::Kind::none) about_ = subject(shown.timeline, desk.cursor);
   if (chosen && desk.selected.kind != Item::Kind::none) about_ = desk.selected;
@@ -272,7 +288,10 @@ void Canvas::aim(const Paint& paint, Frame frame, const Shown& shown, const Desk
     at_once_ = at_once_ || goal_ != whole;
     goal_ = whole;
   } else {
-    goal_.zoom_about({room.x, room.y}, readable * paint.scale() / goal_.zoom());
+    const double of_its_height =
+        (room.height - 2 * paint.px(fit_margin)) / std::max(1.0, bounds.height);
+    const double zoom = std::clamp(of_its_height / paint.scale(), ease.least, ease.most);
+    goal_.zoom_about({room.x, room.y}, zoom * paint.scale() / goal_.zoom());
     const Rect start{bounds.x, bounds.center().y, 0, 0};
     const Rect focus = box ? with_giver(*shown.scene, *box, room, goal_.zoom()) : start;
     goal_.follow(focus, bounds, room, paint.px(fit_margin));

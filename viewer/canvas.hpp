@@ -37,6 +37,7 @@ class Canvas {
 
   Look look_ = Look::following;
   Camera camera_, goal_;  // where the view is, and where it glides to
+  Camera before_whole_;   // where it was when the whole graph was asked for
   bool at_once_ = true;   // it does not glide there
   Cursor followed_;
   Item selected_;  // what was selected then
