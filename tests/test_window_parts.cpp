@@ -91,6 +91,19 @@ TEST_CASE("every text has at least 4.5 times the contrast of the ground it stand
   }
 }
 
+TEST_CASE("what is still to come can be seen on a projector, and told from what is there") {
+  for (const Theme* theme : {&dark_theme, &light_theme}) {
+    for (const ImU32 ground : {theme->canvas, theme->pending_fill, theme->box})
+      CHECK(contrast(theme->pending_text, ground) >= 4.5);
+    CHECK(contrast(theme->tick_ahead, theme->desk) >= 2.3);
+    for (const auto& [pending, done] :
+         {std::pair(theme->pending_outline, theme->outline), {theme->pending_edge, theme->edge}}) {
+      CHECK(contrast(pending, theme->canvas) >= 2.3);
+      CHECK(contrast(done, pending) >= 1.6);
+    }
+  }
+}
+
 // "0 20 40 60 80 100"
 std::string labels(const Axis& axis) {
   std::string text;

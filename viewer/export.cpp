@@ -46,9 +46,9 @@ const char* on_paper(Role role) {
     case Role::open_scope:
       return "#f6f7f9";
     case Role::outline:
-      return "#6b7686";
+      return "#57616f";
     case Role::pending_outline:
-      return "#d5dae1";
+      return "#9aa5b4";
     case Role::scope_outline:
       return "#c9d0da";
     case Role::active:
@@ -60,17 +60,17 @@ const char* on_paper(Role role) {
     case Role::name:
       return "#171b22";
     case Role::faint:
-      return "#737c8a";
+      return "#5c6675";
     case Role::pending_text:
-      return "#b4bcc8";
+      return "#626d7d";
     case Role::value:
       return "#1c66b5";
     case Role::gradient:
       return "#c25a00";
     case Role::edge:
-      return "#8e98a8";
+      return "#6b7789";
     case Role::pending_edge:
-      return "#dde1e7";
+      return "#9aa5b4";
     case Role::backward_edge:
       return "#d99a58";
     case Role::active_edge:
