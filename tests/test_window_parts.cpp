@@ -11,6 +11,7 @@
 #include "viewer/desk.hpp"
 #include "viewer/fonts.hpp"
 #include "viewer/inspector.hpp"
+#include "viewer/panels.hpp"
 #include "viewer/plots.hpp"
 #include "viewer/theme.hpp"
 
@@ -192,6 +193,13 @@ class Sheet {
     check_indices();
   }
   int vertices() const { return ImGui::GetDrawData()->TotalVtxCount; }
+  std::vector<ImVec2> corners() const {  // of all triangles
+    std::vector<ImVec2> corners;
+    const ImDrawData* data = ImGui::GetDrawData();
+    for (int i = 0; i < data->CmdListsCount; ++i)
+      for (const ImDrawVert& vertex : data->CmdLists[i]->VtxBuffer) corners.push_back(vertex.pos);
+    return corners;
+  }
 
  private:
   static void check_indices() {
@@ -329,6 +337,34 @@ TEST_CASE(
     }
     CHECK(stand.desk.selected == box.item);
   }
+}
+
+TEST_CASE("five digits of a line's number are seen, and the file's name covers no code") {
+  traces::Machine m;
+  std::string text;
+  for (int i = 0; i < 12000; ++i) text += "code\n";
+  m.source(text);
+  m.line = 11910;
+  m.leaf("x", {1});
+  Stand stand({});
+  stand.timeline = Timeline();
+  stand.timeline.extend(m.share());
+  stand.desk.cursor = stand.timeline.latest();
+  SourcePane source;
+  Sheet sheet;
+  constexpr float left = 300, top = 100;
+  for (int i = 0; i < 3; ++i)
+    sheet.frame(1000, 400, [&](const Paint& paint, Frame frame) {
+      source.draw(paint, {left, top, frame.right, top + 22 + 26}, stand.shown, stand.desk);
+    });
+  CHECK(source.place().y == Approx(top + 22 + 13));  // below the strip of the name
+  int of_digits = 0;
+  for (const ImVec2 corner : sheet.corners()) {
+    if (corner.y <= top + 22 || corner.y >= top + 22 + 26) continue;  // not of the row
+    CHECK(corner.x >= left);
+    of_digits += corner.x > left + 13 && corner.x < left + 14 + 5 * 8;
+  }
+  CHECK(of_digits >= 5 * 4);
 }
 
 TEST_CASE("B189: NaN and infinities widen no axis, and are counted in words") {

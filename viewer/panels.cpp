@@ -292,6 +292,8 @@ void SourcePane::split(const std::string& text) {
   }
 }
 
+static Ink number_ink(const Paint& paint) { return {Face::mono, 13, paint.theme.faint}; }
+
 void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Shown& shown,
                      Desk& desk) {
   const Frame frame = pane.frame();
@@ -318,15 +320,11 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
   if (now || line == linked_)
     paint.fill({row.left, row.top, row.left + paint.px(4), row.bottom},
                now ? paint.theme.now_line : paint.theme.value_dim);
-  paint.text_right({frame.left + paint.px(38), top + paint.px(18)},
-                   {Face::mono, 13, paint.theme.faint}, std::to_string(number));
-  // Long code ends before the file's name.
-  const bool beside_name = top < frame.top + paint.px(22);
-  const float end = beside_name ? name_left_ : frame.right;
-  Paint::list().PushClipRect({row.left, row.top}, {end, row.bottom}, true);
+  paint.text_right({numbers_right_, top + paint.px(18)}, number_ink(paint), std::to_string(number));
+  Paint::list().PushClipRect(row.low(), {row.right - paint.px(8), row.bottom}, true);
   const std::string& text = lines_[static_cast<std::size_t>(number - 1)];
   const std::size_t comment = std::min(text.find("//"), text.size());
-  const ImVec2 at{frame.left + paint.px(56), top + paint.px(18)};
+  const ImVec2 at{numbers_right_ + paint.px(18), top + paint.px(18)};
   const Ink code{Face::mono, 14, paint.theme.text};
   const float used = paint.text(at, code, std::string_view(text).substr(0, comment));
   paint.text({at.x + used, at.y}, {Face::mono, 14, paint.theme.faint},
@@ -336,11 +334,11 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
 
 void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {
   paint.fill(frame, paint.theme.desk);
-  // Whole rows only: half a line of code at an edge looks like an accident.
-  const float top = frame.top + paint.px(14);
+  // The file's name has a strip of its own, so that it covers no code. Below it, whole rows only:
+  // half a line of code at an edge looks like an accident.
+  const float top = frame.top + paint.px(22);
   const float rows = std::floor((frame.bottom - top) / paint.px(26));
   const Frame shown_rows{frame.left, top, frame.right, top + paint.px(26) * std::max(rows, 1.0f)};
-  const Pane pane(paint, "source", shown_rows, paint.theme.desk);
   const Timeline& timeline = shown.timeline;
   now_ = timeline.line(desk.cursor);
   linked_ = shown.line_of(
@@ -359,14 +357,15 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
     length_ = source->second.size();
     split(source->second);
   }
-  const Ink ink{Face::sans, 12, paint.theme.faint};
-  const std::string_view name = last_part(path_);
-  const float right = frame.right - paint.px(24);
-  name_left_ = right - paint.width(ink, name) - paint.px(12);
+  paint.text_right({frame.right - paint.px(24), frame.top + paint.px(16)},
+                   {Face::sans, 12, paint.theme.faint}, last_part(path_));
+  const Pane pane(paint, "source", shown_rows, paint.theme.desk);
+  const std::string digits = std::to_string(std::max<std::size_t>(lines_.size(), 100));
+  numbers_right_ =
+      frame.left + paint.px(14) + paint.width(number_ink(paint), std::string(digits.size(), '0'));
   const int count = static_cast<int>(lines_.size());
   for (int number = 1; number <= count; ++number) row(paint, pane, number, shown, desk);
   pane.grows(paint.px(26 * static_cast<float>(count)));
-  paint.text_right({right, top + paint.px(14)}, ink, name);
 
   if (wanted == revealed_ || wanted.number == 0) return;
   revealed_ = wanted;

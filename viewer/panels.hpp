@@ -63,7 +63,7 @@ class SourcePane {
   Line now_, linked_;  // of the step; of what is pointed at or selected
   Line revealed_;      // the line that was last scrolled to
   ImVec2 place_;
-  float name_left_ = 0;  // where the file's name begins
+  float numbers_right_ = 0;  // where the numbers of the lines end
 };
 
 class TimelineBar {
