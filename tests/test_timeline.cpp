@@ -498,6 +498,39 @@ TEST_CASE(
   CHECK(timeline.value(timeline.at(1, 2), x).text(1) == "2.0");
 }
 
+TEST_CASE("what comes of the gradients is an update, and no forward pass") {
+  Machine m;
+  const Id w = m.leaf("w", {3});
+  const Id mean = m.leaf("running_mean", {0}, false);
+  m.write(w, {2});  // its start
+  const Id loss = m.pow(w, 2);
+  m.write(mean, {2});
+  m.backward(loss);
+  m.recording = false;
+  m.add_(w, w);  // has to do with no gradient
+  const Id dw = m.gradient_of(w);
+  m.add_(dw, dw);
+  m.write(w, {1.5});
+  m.let_go(w);
+  const Timeline timeline = timeline_of(m);
+  std::string phases;
+  for (std::int64_t n = 1; n <= timeline.episode(1).steps; ++n)
+    phases += word_for(timeline.phase(timeline.at(1, n)))[0];
+  CHECK(phases == "fffffbbbfuuu");
+  CHECK(timeline.prose(timeline.at(1, 3)) == "w is changed in place by sub_: 2.");
+  CHECK(timeline.prose(timeline.at(1, 11)) == "sub_ updates w in place, from 2 to 1.5.");
+}
+
+TEST_CASE("an op of a broken trace whose result has no number is a step as well") {
+  Trace trace;
+  Op op;
+  op.outputs = {Seen{}};
+  add(trace, Event{op, {}, 0});
+  Timeline timeline;
+  timeline.extend(std::make_shared<Trace>(trace));
+  CHECK(timeline.phase(timeline.at(1, 1)) == Phase::forward);
+}
+
 TEST_CASE("a window that reaches outside its storage is not read") {
   Trace trace;
   Snapshot snapshot;

@@ -89,6 +89,7 @@ TEST_CASE("every text has at least 4.5 times the contrast of the ground it stand
     CHECK(contrast(theme->faint, theme->source_now) >= 4.5);
     CHECK(contrast(theme->gradient, theme->pill_backward) >= 4.5);
     CHECK(contrast(theme->value, theme->pill_forward) >= 4.5);
+    CHECK(contrast(theme->leaf, theme->pill_update) >= 4.5);
   }
 }
 

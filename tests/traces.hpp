@@ -116,6 +116,13 @@ class Machine {
     snapshot(tensor.seen, values);
     add(Wrote{tensor.seen, before, "sub_", 0});
   }
+  // Its grad(), as an input of an op.
+  Id gradient_of(Id leaf) {
+    Tensor gradient;
+    gradient.seen = tensors_[leaf].gradient;
+    gradient.values = tensors_[leaf].gradient_values;
+    return keep(std::move(gradient));
+  }
   // Another tensor upon the same storage, without a gradient: made, for the trace.
   Id element_of(Id id, std::int64_t i) {
     Tensor view;

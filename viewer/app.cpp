@@ -715,8 +715,7 @@ void App::report(const Shown& shown) {
   say("step", timeline.label(desk_.cursor));
   say("of", std::to_string(timeline.episode(desk_.cursor.episode).steps));
   const bool somewhere = timeline.step(desk_.cursor) != nullptr;
-  const bool backward = timeline.phase(desk_.cursor) == Phase::backward;
-  say("phase", !somewhere ? "none" : backward ? "backward" : "forward");
+  say("phase", somewhere ? std::string(word_for(timeline.phase(desk_.cursor))) : "none");
   say("selection", name_of(timeline, desk_.selected));
   flag("playing", desk_.playing);
   flag("covered", desk_.view.cover_gradients);

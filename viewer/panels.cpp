@@ -13,6 +13,21 @@ namespace viewer {
 
 namespace {
 
+struct PhaseColors {
+  ImU32 text, pill, dim;  // dim: of the timeline
+};
+PhaseColors colors_of(const Theme& theme, Phase phase) {
+  switch (phase) {
+    case Phase::backward:
+      return {theme.gradient, theme.pill_backward, theme.gradient_dim};
+    case Phase::update:
+      return {theme.leaf, theme.pill_update, theme.leaf_dim};
+    case Phase::forward:
+      break;
+  }
+  return {theme.value, theme.pill_forward, theme.value_dim};
+}
+
 // Answers where it ends.
 float step_and_phase(const Paint& paint, Frame frame, float middle, const Shown& shown,
                      const Desk& desk) {
@@ -28,14 +43,13 @@ float step_and_phase(const Paint& paint, Frame frame, float middle, const Shown&
   const float base = frame.top + paint.px(28);
   paint.text({left, base}, ink, where);
   if (timeline.step(desk.cursor) == nullptr) return left + words;
-  const bool backward = timeline.phase(desk.cursor) == Phase::backward;
-  const ImU32 color = backward ? paint.theme.gradient : paint.theme.value;
+  const Phase phase = timeline.phase(desk.cursor);
+  const PhaseColors colors = colors_of(paint.theme, phase);
   const Frame shape{left + words + gap, frame.top + paint.px(12), left + words + gap + pill,
                     frame.top + paint.px(34)};
-  paint.fill(shape, backward ? paint.theme.pill_backward : paint.theme.pill_forward, 11);
-  paint.outline(shape, color, 11);
-  paint.text_middle({shape.middle(), base}, {Face::sans, 13, color},
-                    backward ? "backward" : "forward");
+  paint.fill(shape, colors.pill, 11);
+  paint.outline(shape, colors.text, 11);
+  paint.text_middle({shape.middle(), base}, {Face::sans, 13, colors.text}, word_for(phase));
   return shape.right;
 }
 
@@ -405,8 +419,7 @@ void TimelineBar::ticks(const Paint& paint, std::int64_t now) const {
   const Theme& theme = paint.theme;
   const auto color = [&](std::size_t number) {
     if (static_cast<std::int64_t>(number) > now) return theme.tick_ahead;
-    return number > 0 && phases_[number - 1] == Phase::backward ? theme.gradient_dim
-                                                                : theme.value_dim;
+    return number == 0 ? theme.value_dim : colors_of(theme, phases_[number - 1]).dim;
   };
   const float middle = (bar_.top + bar_.bottom) / 2;
   if (tick(1) - tick(0) >= paint.px(6)) {
@@ -426,17 +439,15 @@ void TimelineBar::ticks(const Paint& paint, std::int64_t now) const {
 }
 
 void TimelineBar::phase_labels(const Paint& paint) const {
-  const Ink forward{Face::sans, 12, paint.theme.value_dim};
-  const Ink backward{Face::sans, 12, paint.theme.gradient_dim};
   const float base = bar_.top - paint.px(18);
   float free = bar_.left;
   for (std::size_t number = 1; number <= phases_.size(); ++number) {
     const bool begins = number == 1 || phases_[number - 1] != phases_[number - 2];
     if (!begins) continue;
-    const bool back = phases_[number - 1] == Phase::backward;
-    const float x = number == 1 && !back ? tick(0) : tick(number);
-    const Ink& ink = back ? backward : forward;
-    const char* words = back ? "backward" : "forward";
+    const Phase phase = phases_[number - 1];
+    const float x = number == 1 && phase == Phase::forward ? tick(0) : tick(number);
+    const Ink ink{Face::sans, 12, colors_of(paint.theme, phase).dim};
+    const std::string_view words = word_for(phase);
     if (x < free || x + paint.width(ink, words) > bar_.right + paint.px(16)) continue;
     free = x + paint.text({x, base}, ink, words) + paint.px(12);
   }

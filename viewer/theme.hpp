@@ -1,5 +1,5 @@
 // The colours of the window. Blue is a value and the forward pass, orange a gradient and the
-// backward pass, yellow what happens now, green a leaf that waits for its gradient.
+// backward pass, yellow what happens now, green a leaf that waits for its gradient, and its update.
 #pragma once
 
 #include <imgui.h>
@@ -24,9 +24,9 @@ struct Theme {
   ImU32 value, gradient, now, leaf, warning;
   ImU32 now_line;  // `now` where it is no text: outlines, the bar beside the source line
   ImU32 negative;  // the far end of a heat map, below zero
-  ImU32 value_dim, gradient_dim;  // ticks of the timeline
-  ImU32 walked_back;              // lines along which a gradient has come
-  ImU32 pill_forward, pill_backward;
+  ImU32 value_dim, gradient_dim, leaf_dim;  // ticks of the timeline
+  ImU32 walked_back;                        // lines along which a gradient has come
+  ImU32 pill_forward, pill_backward, pill_update;
 
   ImU32 box, circle, outline;                         // tensors and operations
   ImU32 pending_fill, pending_outline, pending_text;  // what has not happened yet

@@ -124,6 +124,18 @@ std::string Timeline::label(Cursor cursor) const {
   return step->inner == 0 ? number : number + "." + std::to_string(step->inner);
 }
 
+std::string_view word_for(Phase phase) {
+  switch (phase) {
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+    case Phase::forward:
+      break;
+  }
+  return "forward";
+}
+
 Phase Timeline::phase(Cursor cursor) const {
   const Step* step = this->step(cursor);
   return step == nullptr ? Phase::forward : step->phase;

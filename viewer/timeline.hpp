@@ -37,7 +37,10 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
-enum class Phase : std::uint8_t { forward, backward };
+// An update is what comes of the gradients: an optimiser's step, or what a program does in its
+// stead.
+enum class Phase : std::uint8_t { forward, backward, update };
+std::string_view word_for(Phase);
 
 // A step is an event that changes the state of tensors or gradients. Words, plots and scopes after
 // it, up to the next step's event, belong to it. `number` counts within the episode, from 1, with

@@ -63,11 +63,29 @@ void Timeline::Index::number(Step& step, bool visible) {
   episode.last = owner->steps_.size();
 }
 
+// A write to a parameter that no gradient has reached yet only gives it its start. What lets go of
+// a gradient belongs to the update before it.
+Phase Timeline::Index::phase_of(const Event& event) const {
+  if (rule.in_pass()) return Phase::backward;
+  bool update = false;
+  if (const auto* op = std::get_if<Op>(&event.what))
+    for (const Seen& output : op->outputs)
+      if (const TensorTrack* made = track(output.tensor)) update |= made->of_gradients;
+  if (const auto* wrote = std::get_if<Wrote>(&event.what))
+    if (const TensorTrack* written = track(wrote->tensor.tensor))
+      update = written->of_gradients || !written->settled.empty();
+  const Episode& episode = owner->episodes_.back();
+  if (std::holds_alternative<LetGo>(event.what) && episode.last > episode.first)
+    update = owner->steps_.back().phase == Phase::update;
+  return update ? Phase::update : Phase::forward;
+}
+
 void Timeline::Index::add_step(std::size_t i, const Event& event, bool visible) {
   auto& steps = owner->steps_;
+  const Phase phase = phase_of(event);
   steps.emplace_back();
   steps.back().event = i;
-  steps.back().phase = rule.in_pass() ? Phase::backward : Phase::forward;
+  steps.back().phase = phase;
   number(steps.back(), visible);
   for (Id scope = event.scope; scope != 0;) {
     auto found = scopes.find(scope);
@@ -147,8 +165,10 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Made& made) 
 
 void Timeline::Index::read(std::size_t i, const Event& event, const Op& op) {
   enter_line(i, event);
+  bool of_gradients = false;
   for (std::size_t slot = 0; slot < op.inputs.size(); ++slot) {
     TensorTrack& input = see(i, op.inputs[slot]);
+    of_gradients |= op.node == 0 && input.of_gradients;
     input.uses.push_back({i, static_cast<int>(slot)});
     if (input.on_line.run == current.run && current.run != 0) {
       input.on_line.used_in_run = true;
@@ -159,6 +179,7 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Op& op) {
     const Seen& output = op.outputs[k];
     born(i, event, output, static_cast<int>(k));
     tensors[output.tensor].makers.push_back(i);
+    tensors[output.tensor].of_gradients |= of_gradients;
     const Snapshot* snapshot = owner->trace_->find(output);
     over_budget |=
         snapshot != nullptr && !snapshot->in_full() && snapshot->count <= Snapshot::kept_in_full;
@@ -205,6 +226,7 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Landed& land
   const bool fresh = !tensors.contains(landed.after.tensor);
   TensorTrack& gradient = see(i, landed.after);
   gradient.gradient_of = landed.tensor;
+  gradient.of_gradients = true;
   if (fresh) {
     gradient.born = i;
     gradient.birth_seen = true;

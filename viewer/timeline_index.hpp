@@ -56,6 +56,7 @@ struct TensorTrack {
   Events makers;  // ops that it results from; more than one if it is written in place
   std::string given_name;
   Id gradient_of = 0;
+  bool of_gradients = false;  // it is one, or is computed from one without being recorded
   OnLine on_line;
   std::vector<Use> uses;
   Events arrivals, hooks;
@@ -175,6 +176,7 @@ struct Timeline::Index {
   void settle(Episode& episode);
   void add_step(std::size_t i, const Event& event, bool visible);
   void number(Step& step, bool visible);
+  Phase phase_of(const Event& event) const;  // of a step that is about to be added
   void end_box(const ScopeTrack& scope);
 
   // ---- Questions

@@ -124,8 +124,14 @@ class Sentence {
            " already; this pass is added: " + after + ".";
   }
   std::string operator()(const Wrote& wrote) const {
-    return name(wrote.tensor.tensor) + " is changed in place by " + wrote.by + ": " +
-           in_prose(timeline_.value(wrote.tensor)) + ".";
+    const std::string after = in_prose(timeline_.value(wrote.tensor));
+    if (timeline_.phase(cursor_) != Phase::update)
+      return name(wrote.tensor.tensor) + " is changed in place by " + wrote.by + ": " + after + ".";
+    const Value before =
+        timeline_.value({cursor_.episode, cursor_.position - 1}, wrote.tensor.tensor);
+    const std::string from = is_number(before) ? "from " + in_prose(before) + " " : "";
+    return wrote.by + " updates " + name(wrote.tensor.tensor) + " in place, " + from + "to " +
+           after + ".";
   }
   std::string operator()(const LetGo& let_go) const {
     return name(let_go.tensor) + " lets go of its gradient.";
