@@ -69,7 +69,7 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
       {"export 99 --to out", "there is no lesson \"99\""},
       {"export nowhere.cpp --to out", "there is no file \"nowhere.cpp\""},
       {"export 05 extra --to out", "\"extra\""},
-      {"export 05 --format gif", "gif"},
+      {"export 05 --format gif", "there is no format \"gif\"; there are dot, svg, png and pdf"},
       {"export 05 --episode 9", "there is no episode 9: this run has 1"},
       {"export 05 --step 99", "there is no step 99: episode 1 has 18"},
       {"export " + std::string(300, 'a') + ".cpp --to out", "there is no file \"aaa"},

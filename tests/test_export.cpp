@@ -217,7 +217,7 @@ TEST_CASE("what cannot be written is said in one sentence") {
   const shell::TemporaryFolder folder;
   const Timeline timeline = timeline_of(traces::chain_rule());
   CHECK_THROWS_WITH(export_figures(timeline, options(folder, {"bmp"})),
-                    "unknown format bmp: there are dot, svg, png and pdf");
+                    "there is no format \"bmp\"; there are dot, svg, png and pdf");
   shell::write_file(folder / "file", "");
   ExportOptions chosen = options(folder, {"dot"});
   chosen.to = folder / "file";

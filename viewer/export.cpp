@@ -218,12 +218,7 @@ class Exporter {
         start_(timeline.start(options.episode)),
         diagram_(make_diagram(timeline, start_.episode, options.toggled)),
         placement_(place(diagram_.structure)) {
-    for (const std::string& format : options.formats) {
-      const bool known =
-          std::find(known_formats.begin(), known_formats.end(), format) != known_formats.end();
-      if (!known)
-        throw std::runtime_error("unknown format " + format + ": there are dot, svg, png and pdf");
-    }
+    for (const std::string& format : options.formats) check_format(format);
   }
 
   Exported write() {
@@ -280,6 +275,19 @@ class Exporter {
 };
 
 }  // namespace
+
+std::string all_formats() {
+  std::string list = known_formats.front();
+  for (std::size_t i = 1; i + 1 < known_formats.size(); ++i)
+    list += std::string(", ") + known_formats[i];
+  return list + " and " + known_formats.back();
+}
+
+void check_format(const std::string& format) {
+  if (std::find(known_formats.begin(), known_formats.end(), format) == known_formats.end())
+    throw std::runtime_error("there is no format " + in_quotes(format) + "; there are " +
+                             all_formats());
+}
 
 Exported export_figures(const Timeline& timeline, const ExportOptions& options) {
   return Exporter(timeline, options).write();

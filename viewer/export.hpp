@@ -17,7 +17,7 @@ namespace viewer {
 struct ExportOptions {
   std::filesystem::path to = ".";  // a folder; made if it is not there
   std::string name = "figure";  // "05_chain_rule" -> 05_chain_rule.dot, 05_chain_rule.000.dot ...
-  std::vector<std::string> formats{"dot", "svg"};  // of: dot svg png pdf
+  std::vector<std::string> formats{"dot", "svg"};
   int episode = 1;
   std::optional<std::int64_t> step;  // none: the last one of the episode
   bool frames = false;               // one figure a step, from step 0, besides the one above
@@ -28,6 +28,10 @@ struct Exported {
   std::vector<std::filesystem::path> files;  // written, in order
   std::string note;  // one sentence about what could not be written and why; empty if nothing
 };
+
+// Throws std::runtime_error with one sentence unless there is such a format.
+void check_format(const std::string& format);
+std::string all_formats();  // "dot, svg, png and pdf"
 
 // Throws std::runtime_error with one sentence if a folder or file cannot be written or a format is
 // unknown.

@@ -188,9 +188,11 @@ std::vector<std::string> formats_in(const std::string& list) {
   std::vector<std::string> formats;
   std::istringstream text(list);
   for (std::string format; std::getline(text, format, ',');) {
-    if (format != "dot" && format != "svg" && format != "png" && format != "pdf")
-      throw Mistake("there is no format " + in_quotes(format) +
-                    "; there are dot, svg, png and pdf");
+    try {
+      check_format(format);
+    } catch (const std::runtime_error& error) {
+      throw Mistake(error.what());
+    }
     formats.push_back(format);
   }
   return formats;
@@ -391,9 +393,10 @@ const std::vector<Word> all_words = {
          std::vector<Option>{{"--report", "FILE", "what is shown, a line a change"}},
      view},
     {"export", "05 | mine.cpp [flags] | all [options] [-- arguments]", "writes figures of it",
-     std::vector<Option>{{"--to", "FOLDER", "where to (.)"},
-                         {"--format", "LIST", "of dot,svg,png,pdf (dot,svg)"},
-                         {"--frames", "", "one figure for each step of the episode"}} +
+     std::vector<Option>{
+         {"--to", "FOLDER", "where to (.)"},
+         {"--format", "LIST", "of " + all_formats() + ", as in dot,svg (which is the default)"},
+         {"--frames", "", "one figure for each step of the episode"}} +
          of_a_figure + of_a_lesson,
      export_word},
     {"shot", "05 | mine.cpp [flags] --to FILE.png [options] [-- arguments]",
