@@ -31,4 +31,13 @@ std::string input_letter(std::size_t slot) {
   return slot < 3 ? std::string(1, static_cast<char>('a' + slot)) : "";
 }
 
+words::Letters numbers_of(const Op& op, const OpFacts* facts) {
+  words::Letters numbers;
+  if (facts == nullptr) return numbers;
+  const std::vector<std::string> names = split(facts->attributes);
+  for (std::size_t i = 0; i < std::min(names.size(), op.attributes.numbers.size()); ++i)
+    numbers[names[i]] = words::number(op.attributes.numbers[i]);
+  return numbers;
+}
+
 }  // namespace viewer

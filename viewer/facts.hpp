@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lessons/words.hpp"
 #include "viewer/trace.hpp"
 
 namespace viewer {
@@ -22,5 +23,8 @@ std::string plain_name(const std::string& op, const OpFacts* facts);
 
 // The letter of an input in the formulas: a, b, c; empty for those beyond.
 std::string input_letter(std::size_t slot);
+
+// What the names of an op's attributes stand for in its formulas: "n" for 3 in a pow.
+words::Letters numbers_of(const Op& op, const OpFacts* facts);
 
 }  // namespace viewer

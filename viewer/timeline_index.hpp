@@ -194,7 +194,6 @@ struct Timeline::Index {
   std::string expression(std::size_t op, int depth) const;
   std::string end_of_pass(const Step& step) const;
   words::Letters names_of_inputs(const Op& op, int depth) const;
-  words::Letters numbers_of(const Op& op) const;
 
   std::pair<Events::const_iterator, Events::const_iterator> in_pass(const Events& list,
                                                                     std::int64_t pass) const;

@@ -74,11 +74,12 @@ std::string Timeline::Index::numbers(std::size_t i, std::optional<std::size_t> e
   auto node = arrived == nullptr ? nodes.end() : nodes.find(arrived->node);
   if (node == nodes.end() || !arrived->folded.empty()) return "";
   const Op& op = owner->op(node->second.op);
-  const std::string_view formula = derivative(owner->facts(op.op), arrived->slot);
+  const OpFacts* facts = owner->facts(op.op);
+  const std::string_view formula = derivative(facts, arrived->slot);
   const std::optional<std::int64_t> count = small_count(arrived->before.shape);
   if (count == 1) element = 0;
   if (!count || !element || *element >= static_cast<std::size_t>(*count)) return "";
-  words::Letters letters = numbers_of(op);
+  words::Letters letters = numbers_of(op, facts);
   for (const std::string& name : words::letters_of(formula)) {
     if (letters.contains(name)) continue;
     const std::optional<double> value = letter(op, *arrived, i, name, *element);

@@ -56,16 +56,6 @@ words::Letters Timeline::Index::names_of_inputs(const Op& op, int depth) const {
   return names;
 }
 
-words::Letters Timeline::Index::numbers_of(const Op& op) const {
-  words::Letters numbers;
-  const OpFacts* facts = owner->facts(op.op);
-  if (facts == nullptr) return numbers;
-  const std::vector<std::string> names = split(facts->attributes);
-  for (std::size_t i = 0; i < std::min(names.size(), op.attributes.numbers.size()); ++i)
-    numbers[names[i]] = words::number(op.attributes.numbers[i]);
-  return numbers;
-}
-
 std::string Timeline::Index::expression(std::size_t event, int depth) const {
   const Op& op = owner->op(event);
   const OpFacts* facts = owner->facts(op.op);
@@ -78,7 +68,7 @@ std::string Timeline::Index::expression(std::size_t event, int depth) const {
   for (const Seen& input : op.inputs)
     arguments += (arguments.empty() ? "" : ", ") + name(input.tensor, depth - 1);
   if (facts != nullptr) {
-    letters.merge(numbers_of(op));
+    letters.merge(numbers_of(op, facts));
     std::string text = words::put_in(facts->formula, letters);
     if (!text.empty()) return text;
   }
@@ -125,7 +115,7 @@ std::string Timeline::circle(std::size_t event) const {
   const OpFacts* facts = this->facts(op.op);
   if (facts == nullptr) return op.op;
   return words::circle(op.op, facts->symbol, facts->formula, index_->names_of_inputs(op, 1),
-                       index_->numbers_of(op));
+                       numbers_of(op, facts));
 }
 
 }  // namespace viewer

@@ -155,10 +155,7 @@ class Sentence {
   std::string with_numbers(const Op& op) const {
     const OpFacts* facts = timeline_.facts(op.op);
     if (facts == nullptr) return "";
-    words::Letters letters;
-    const std::vector<std::string> names = split(facts->attributes);
-    for (std::size_t i = 0; i < std::min(names.size(), op.attributes.numbers.size()); ++i)
-      letters[names[i]] = words::number(op.attributes.numbers[i]);
+    words::Letters letters = numbers_of(op, facts);
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       const Value value = timeline_.value(op.inputs[i]);
       if (!is_number(value)) return "";
