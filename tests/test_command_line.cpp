@@ -77,6 +77,8 @@ TEST_CASE("whatever is typed wrong gets one sentence on stderr and the exit code
       {"view 05 --step 99999999999", "not \"99999999999\""},
       {"shot", "which lesson, or which file?"},
       {"shot 05", "--to"},
+      {"shot 05 --to a.svg", "ends in .png, not \"a.svg\"; ./run export writes dot, svg, png"},
+      {"shot 05 --to a", "ends in .png, not \"a\""},
   };
   shell::TemporaryFolder folder;
   fs::create_symlink("self.cpp", folder / "self.cpp");

@@ -341,7 +341,12 @@ int view(const Request& request) {
 int shot(const Request& request) {
   (void)command_for(request);
   if (!request.has("--to")) throw Mistake("shot needs --to FILE.png");
-  return open_window(request, request.value("--to", ""), "; ./run shot brings its own");
+  const std::string file = request.value("--to", "");
+  const std::string ending = fs::path(file).extension().string();
+  if (ending != ".png" && ending != ".PNG")
+    throw Mistake("shot writes a PNG, so --to needs a name that ends in .png, not " +
+                  in_quotes(file) + "; ./run export writes " + all_formats());
+  return open_window(request, file, "; ./run shot brings its own");
 }
 
 // minitensor without a word.
