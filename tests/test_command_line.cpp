@@ -195,6 +195,18 @@ TEST_CASE(
   for (const std::string& name : names) CHECK(contains(exported.out, name + "\n"));
 }
 
+TEST_CASE("export of all lessons at a step goes on behind those that are shorter, and names them") {
+  shell::TemporaryFolder folder;
+  const auto exported =
+      minitensor("export all --step 15 --format dot --to '" + (folder / "out").string() + "'");
+  CHECK(exported.exit_code == 2);
+  CHECK(exported.err ==
+        "minitensor: 04_computation_graph: there is no step 15: episode 1 has 14\n"
+        "minitensor: 21_exchange: there is no step 15: episode 1 has 7\n");
+  const std::size_t lessons = expected_output::lines_of(minitensor("list").out).size();
+  CHECK(names_in(folder / "out").size() == lessons - 2);
+}
+
 const char* const own_program = R"(#include "minitensor.hpp"
 using namespace mt;
 

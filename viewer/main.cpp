@@ -30,6 +30,9 @@ namespace {
 struct Mistake : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+struct Lacking : Mistake {  // a step or an episode that a run does not have
+  using Mistake::Mistake;
+};
 
 std::string in_quotes(const std::string& text) { return "\"" + text + "\""; }
 
@@ -251,7 +254,7 @@ int export_run(const Command& command, const std::string& name, const Request& r
   }
   if (const std::string why = timeline.lacks(options.episode, options.step.value_or(0));
       !why.empty())
-    throw Mistake(why);
+    throw Lacking(why);
   const Exported exported = write_figures(timeline, options);
   for (const fs::path& file : exported.files) std::cout << file.string() << '\n';
   if (!exported.note.empty()) std::cerr << "minitensor: " << exported.note << '\n';
@@ -262,9 +265,15 @@ int export_word(const Request& request) {
   if (the_lesson_or_file(request) != "all")
     return export_run(command_for(request), name_for(request.plain[0]), request);
   int worst = 0;
-  for (const LessonName& lesson : course())
-    worst = std::max(worst,
-                     export_run(command_for(lesson, request.for_the_program), lesson.id, request));
+  for (const LessonName& lesson : course()) {
+    const Command command = command_for(lesson, request.for_the_program);
+    try {
+      worst = std::max(worst, export_run(command, lesson.id, request));
+    } catch (const Lacking& lacking) {  // this one is too short; the others may not be
+      std::cerr << "minitensor: " << lesson.id << ": " << lacking.what() << '\n';
+      worst = std::max(worst, 2);
+    }
+  }
   return worst;
 }
 
