@@ -368,6 +368,36 @@ TEST_CASE("five digits of a line's number are seen, and the file's name covers n
   CHECK(of_digits >= 5 * 4);
 }
 
+TEST_CASE(
+    "the list of this course stands without a scrollbar, in whole rows where it has to scroll") {
+  Stand stand({});
+  stand.options.lessons.resize(8);
+  Sheet sheet;
+  sheet.frame(1440, 880, [&](const Paint& paint, Frame frame) {
+    const LessonList list;
+    const float whole = list.height(paint, stand.shown);
+    const float bars = 44 + 140 + 150;  // at the top, the source, the timeline of several episodes
+    CHECK(list.height(paint, stand.shown, frame.height() - bars) == whole);
+    CHECK(list.height(paint, stand.shown, 400) == Approx(16 + 6 * 28));
+  });
+}
+
+TEST_CASE("how a run without tensors ended stands in the place of the graph, and nowhere else") {
+  Stand stand({});
+  Sheet sheet;
+  const auto corners = [&](const std::string& status) {
+    stand.shown.status = status;
+    TimelineBar bar;
+    sheet.frame(1000, 150, [&](const Paint& paint, Frame frame) {
+      bar.draw(paint, frame, stand.shown, stand.desk);
+    });
+    return sheet.vertices();
+  };
+  CHECK(corners("finished") > corners(""));
+  stand.timeline = Timeline();
+  CHECK(corners("this program has made no tensor") == corners(""));
+}
+
 TEST_CASE("B189: NaN and infinities widen no axis, and are counted in words") {
   traces::Machine m;
   const double series[] = {0, 1, NAN, 4, INFINITY, 5, -INFINITY, NAN};

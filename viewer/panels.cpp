@@ -106,8 +106,8 @@ float LessonList::height(const Paint& paint, const Shown& shown) const {
   return paint.px(row_pitch * static_cast<float>(rows) + around_rows);
 }
 
-float LessonList::height(const Paint& paint, const Shown& shown, float most) const {
-  const float above = 16;
+float LessonList::height(const Paint& paint, const Shown& shown, float room) const {
+  const float above = 16, most = room / 2;
   const float rows = std::floor((most - paint.px(above)) / paint.px(row_pitch));
   const float whole = height(paint, shown);
   return whole <= most ? whole : paint.px(row_pitch * std::max(rows, 1.0f) + above);
@@ -548,7 +548,9 @@ void TimelineBar::buttons(const Paint& paint, Frame row, const Shown& shown, Des
     right -= paint.px(70);
   }
   const Ink state{Face::sans, 12, shown.failed ? paint.theme.warning : paint.theme.faint};
-  if (right > x) paint.text_right({right, base}, state, paint.cut(state, shown.status, right - x));
+  const bool stands_above = shown.timeline.steps().empty();  // in the place of the graph
+  if (right > x && !stands_above)
+    paint.text_right({right, base}, state, paint.cut(state, shown.status, right - x));
 }
 
 void TimelineBar::draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk) {

@@ -26,8 +26,9 @@ void draw_no_graph(const Paint& paint, Frame frame, const Shown& shown, const De
 
 class LessonList {
  public:
-  float height(const Paint& paint, const Shown& shown) const;              // of all rows
-  float height(const Paint& paint, const Shown& shown, float most) const;  // of those that fit
+  float height(const Paint& paint, const Shown& shown) const;  // of all rows
+  // Of those that fit into half of the room: the other half is for the words.
+  float height(const Paint& paint, const Shown& shown, float room) const;
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
   ImVec2 place_of(std::size_t lesson) const;  // on the screen, for tests
 
