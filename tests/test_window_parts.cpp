@@ -382,6 +382,42 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("what answers a lesson's question is found in its source") {
+  constexpr std::size_t none = std::string::npos;
+  CHECK(answers_in({"ask(\"Why, \"", "    \"or (not)?\", f(2, 3),", "    {\"Hint: \\\" }\",",
+                    "     \"2\"});", "auto x = f(1, 2);"}) ==
+        std::vector<std::size_t>{none, 16, 4, 5, none});
+  CHECK(answers_in({"  ask(\"How much?\", 0.5);", "  task(1, 2);", ""}) ==
+        std::vector<std::size_t>{18, none, none});
+}
+
+TEST_CASE("the answer to a lesson's question is covered in its source until it is pointed at") {
+  traces::Machine m;
+  m.source("ask(\"?\", " + std::string(60, '1') + ");\n");
+  m.line = 1;
+  m.leaf("x", {1});
+  Stand stand({});
+  stand.timeline = Timeline();
+  stand.timeline.extend(m.share());
+  stand.desk.cursor = stand.timeline.latest();
+  Sheet sheet;
+  const auto corners = [&](ImVec2 mouse) {
+    SourcePane source;
+    for (int i = 0; i < 3; ++i) {
+      ImGui::GetIO().MousePos = mouse;
+      sheet.frame(1000, 200, [&](const Paint& paint, Frame frame) {
+        source.draw(paint, frame, stand.shown, stand.desk);
+      });
+    }
+    return sheet.vertices();
+  };
+  const ImVec2 elsewhere{500, 190}, there{500, 22 + 13};
+  const int open = corners(elsewhere);  // in a program of one's own
+  stand.desk.lesson = 0;
+  CHECK(corners(elsewhere) < open - 4 * 30);
+  CHECK(corners(there) == open);
+}
+
 TEST_CASE("how a run without tensors ended stands in the place of the graph, and nowhere else") {
   Stand stand({});
   Sheet sheet;

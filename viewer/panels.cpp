@@ -306,6 +306,41 @@ void SourcePane::split(const std::string& text) {
   }
 }
 
+std::vector<std::size_t> answers_in(const std::vector<std::string>& lines) {
+  constexpr std::string_view call = "ask(";
+  std::vector<std::size_t> answers;
+  int depth = 0;  // of brackets, from that of the call
+  bool question = false, quoted = false;
+  for (const std::string& line : lines) {
+    const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    std::size_t from = depth > 0 && !question ? begin : std::string::npos, i = begin;
+    if (depth == 0 && std::string_view(line).substr(begin).starts_with(call)) {
+      depth = 1;
+      question = true;
+      i += call.size();
+    }
+    for (; i < line.size() && depth > 0; ++i) {
+      const char c = line[i];
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        quoted = !quoted;
+      else if (quoted)
+        continue;
+      else if (c == '(' || c == '{')
+        ++depth;
+      else if (c == ')' || c == '}')
+        --depth;
+      else if (c == ',' && question) {
+        question = depth > 1;
+        from = question ? from : i + 1;
+      }
+    }
+    answers.push_back(from);
+  }
+  return answers;
+}
+
 static Ink number_ink(const Paint& paint) { return {Face::mono, 13, paint.theme.faint}; }
 
 void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Shown& shown,
@@ -336,7 +371,10 @@ void SourcePane::row(const Paint& paint, const Pane& pane, int number, const Sho
                now ? paint.theme.now_line : paint.theme.value_dim);
   paint.text_right({numbers_right_, top + paint.px(18)}, number_ink(paint), std::to_string(number));
   Paint::list().PushClipRect(row.low(), {row.right - paint.px(8), row.bottom}, true);
-  const std::string& text = lines_[static_cast<std::size_t>(number - 1)];
+  std::string text = lines_[static_cast<std::size_t>(number - 1)];
+  const std::size_t answer = answers_[static_cast<std::size_t>(number - 1)];
+  if (desk.lesson && !press.hovered && answer < text.size())
+    text = text.substr(0, answer) + " // … covered: point here";  // faint, as comments are
   const std::size_t comment = std::min(text.find("//"), text.size());
   const ImVec2 at{numbers_right_ + paint.px(18), top + paint.px(18)};
   const Ink code{Face::mono, 14, paint.theme.text};
@@ -370,6 +408,7 @@ void SourcePane::draw(const Paint& paint, Frame frame, const Shown& shown, Desk&
     path_ = source->first;
     length_ = source->second.size();
     split(source->second);
+    answers_ = answers_in(lines_);
   }
   paint.text_right({frame.right - paint.px(24), frame.top + paint.px(16)},
                    {Face::sans, 12, paint.theme.faint}, last_part(path_));

@@ -49,6 +49,11 @@ class OutputPane {
   float scrolled_ = 0;   // in the frame before
 };
 
+// From which character on each line answers a question of the lesson: what stands in ask(...)
+// behind the question. npos: none.
+std::vector<std::size_t> answers_in(const std::vector<std::string>& lines);
+
+// The answers to a lesson's questions are covered, except on the line that is pointed at.
 class SourcePane {
  public:
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
@@ -61,6 +66,7 @@ class SourcePane {
   std::string path_;
   std::size_t length_ = 0;  // of the text that was split
   std::vector<std::string> lines_;
+  std::vector<std::size_t> answers_;
   Line now_, linked_;  // of the step; of what is pointed at or selected
   Line revealed_;      // the line that was last scrolled to
   ImVec2 place_;
