@@ -2799,7 +2799,7 @@ MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
 // A float64 has no digits after the point beyond 2^52. Its exponent is in the bits from there on,
 // larger by 1023 than it is.
 inline constexpr double wide_rounder = 0x1.8p52, ln2 = 0.69314718055994531;
-inline constexpr double quarter_turn = 1.57079632679489662, half_turn = 3.14159265358979324;
+inline constexpr double quarter_turn = 1.57079632679489662;
 
 // e^x = 2^n e^r, with n whole and |r| <= ln(2)/2.
 struct Exponential {
@@ -2827,6 +2827,20 @@ struct Expm1 {
   MINITENSOR_FORMULA double wide(double x) {  // nothing cancels, and -0 remains -0
     const auto [two_to_n, above_1] = Exponential::of(x);
     return with_sign_of(x, two_to_n * above_1 + (two_to_n - 1));
+  }
+};
+struct Elu {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T n) {
+    return a > 0 ? a : n * std::expm1(a);
+  }
+  MINITENSOR_FORMULA bool usual(float x, float) { return Exponential::usual(x); }
+  MINITENSOR_FORMULA double wide(double x, double n) { return pick(x > 0, x, n * Expm1::wide(x)); }
+};
+struct LeakyRelu {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T n) {
+    return pick(a > 0, a, n * a);
   }
 };
 struct Sinh {
@@ -3029,27 +3043,40 @@ struct Atan2 {
   }
   MINITENSOR_FORMULA double wide(double y, double x) {
     const double seen = angle(magnitude(y), magnitude(x));
-    return with_sign_of(y, pick(with_sign_of(x, 1) < 0, half_turn - seen, seen));
+    return with_sign_of(y, pick(with_sign_of(x, 1) < 0, 2 * quarter_turn - seen, seen));
   }
 };
+
+// asin(m) for m >= 0, by its series; beyond 1/2 it is pi/2 - 2 asin(s), where s^2 = (1 - m) / 2.
+MINITENSOR_FORMULA double arc_sine(double m) {
+  const bool far = m > 0.5;
+  const double z = pick(far, (1 - m) / 2, m * m), s = pick(far, std::sqrt(z), m);
+  double p = z * (88179.0 / 12058624) + 46189.0 / 5505024;
+  p = p * z + 12155.0 / 1245184;
+  p = p * z + 6435.0 / 557056;
+  p = p * z + 143.0 / 10240;
+  p = p * z + 231.0 / 13312;
+  p = p * z + 63.0 / 2816;
+  p = p * z + 35.0 / 1152;
+  p = p * z + 5.0 / 112;
+  p = p * z + 3.0 / 40;
+  p = p * z + 1.0 / 6;
+  const double angle = s + s * (z * p);
+  return pick(far, quarter_turn - 2 * angle, angle);
+}
 struct Asin {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::asin(a);
   }
-  MINITENSOR_FORMULA double wide(double x) {
-    return with_sign_of(x, angle(magnitude(x), std::sqrt((1 - x) * (1 + x))));
-  }
+  MINITENSOR_FORMULA double wide(double x) { return with_sign_of(x, arc_sine(magnitude(x))); }
 };
 struct Acos {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::acos(a);
   }
-  MINITENSOR_FORMULA double wide(double x) {
-    const double seen = angle(std::sqrt((1 - x) * (1 + x)), magnitude(x));
-    return pick(x < 0, half_turn - seen, seen);
-  }
+  MINITENSOR_FORMULA double wide(double x) { return quarter_turn - Asin::wide(x); }
 };
 struct Rsqrt {
   template <Real T>
@@ -3291,11 +3318,11 @@ struct List {
   static constexpr int size = sizeof...(F);
 };
 using Every =
-    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Cube, Relu, Exp, Expm1,
-         Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual, Less, LessEqual,
-         Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All, Log2, Log10,
-         Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor, Ceil, Round, Trunc, Atan2,
-         Fmod, Remainder, TruncDivide, FloorDivide, Beats>;
+    List<Add, Sub, Mul, Div, Pow, Maximum, Minimum, Neg, Abs, Sign, Square, Cube, Relu, LeakyRelu,
+         Elu, Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tanh, Sigmoid, Erf, Gelu, Equal, NotEqual,
+         Less, LessEqual, Greater, GreaterEqual, And, Or, Xor, Not, Sum, Prod, Max, Min, Any, All,
+         Log2, Log10, Rsqrt, Reciprocal, Tan, Asin, Acos, Atan, Sinh, Cosh, Floor, Ceil, Round,
+         Trunc, Atan2, Fmod, Remainder, TruncDivide, FloorDivide, Beats>;
 // Places derives from Place<0, Add>, Place<1, Sub> and so on; which of them has F, the compiler
 // finds faster than any search that is written by hand.
 template <int n, class F>
@@ -6514,7 +6541,8 @@ struct LogSigmoid : Rule {
                                   .node = "LogSigmoidBackward0"};
   void backward() { give(0, dy * (-a()).sigmoid()); }
 };
-struct LeakyRelu : Rule {
+struct LeakyRelu : Elementwise {
+  using Formula = formula::LeakyRelu;
   static constexpr Facts facts = {.name = "leaky_relu",
                                   .symbol = "leaky",
                                   .formula = "a if a > 0 else n * a",
@@ -6523,7 +6551,8 @@ struct LeakyRelu : Rule {
                                   .node = "LeakyReluBackward0"};
   void backward() { give(0, where(a() > 0, dy, dy * n())); }
 };
-struct Elu : Rule {
+struct Elu : Elementwise {
+  using Formula = formula::Elu;
   static constexpr Facts facts = {.name = "elu",
                                   .symbol = "elu",
                                   .formula = "n * (exp(a) - 1) if a <= 0 else a",
@@ -6590,21 +6619,11 @@ inline Tensor logsigmoid(const Tensor& x, Loc loc = Loc::here()) {
 }
 inline Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01, Loc loc = Loc::here()) {
   check_floats(x, {"leaky_relu", loc});
-  Tensor y;
-  {
-    const Unseen inside(loc);
-    y = where(x > 0, x, x * negative_slope);
-  }
-  return record<rule::LeakyRelu>(std::move(y), {&x}, loc, {negative_slope, {}});
+  return with_number<rule::LeakyRelu>(x, negative_slope, loc);
 }
 inline Tensor elu(const Tensor& x, double alpha = 1, Loc loc = Loc::here()) {
   check_floats(x, {"elu", loc});
-  Tensor y;
-  {
-    const Unseen inside(loc);
-    y = where(x <= 0, x.expm1() * alpha, x);
-  }
-  return record<rule::Elu>(std::move(y), {&x}, loc, {alpha, {}});
+  return with_number<rule::Elu>(x, alpha, loc);
 }
 struct GeluOptions {
   ByName by_name = ByName();
