@@ -2936,9 +2936,9 @@ struct Pow {
   }
   // a^b = e^(b log(a)). Of a negative number only whole powers are real.
   MINITENSOR_FORMULA bool usual(float a, float b) {
-    const float m = magnitude(a);
-    const bool real = (a > 0) | (std::nearbyint(b) == b);
-    return (m > 0) & (m < std::numeric_limits<float>::infinity()) & (magnitude(b) < 6) & real;
+    const float m = magnitude(a), size = magnitude(b);
+    const bool whole = std::nearbyint(b) == b;
+    return (m > 0) & (m < std::numeric_limits<float>::infinity()) & (size < 6) & ((a > 0) | whole);
   }
   MINITENSOR_FORMULA double wide(double a, double b) {
     const double log_a = Logarithm::value(Logarithm::of(magnitude(a))), half = b / 2;

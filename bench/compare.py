@@ -1,11 +1,12 @@
 """The speed table: minitensor against PyTorch and NumPy, measured in turn on this machine.
 
-    ./run bench [--rounds N] [--threads N] [--python PROGRAM]
+    ./run bench [--functions] [--rounds N] [--threads N] [--python PROGRAM]
 
 Every round runs each program once and takes the best of nine samples of a case; a figure is the median
 over the rounds, and a ratio is the median of the ratios within a round, so that a machine that slows
 down for a while does not count against one side. "release" is the release preset, "student" the line
-a student types. PROGRAM is a Python that has another PyTorch or NumPy, as in an environment of its own.
+a student types. --functions measures elementwise functions and reductions, one after the other, beside
+PyTorch. PROGRAM is a Python that has another PyTorch or NumPy, as in an environment of its own.
 """
 
 import argparse
@@ -74,10 +75,10 @@ def python_with(module, pythons):
     return None
 
 
-def run(command, threads):
+def run(command, groups, threads):
     environment = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
     lines = []
-    for group in ("tensors", "training"):
+    for group in groups:
         process = subprocess.run([*command, group], check=True, capture_output=True, text=True, env=environment)
         lines += process.stdout.splitlines()
     return {name: float(value) for name, value in (line.split("\t") for line in lines)}
@@ -85,21 +86,26 @@ def run(command, threads):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--functions", action="store_true")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--threads", type=int, default=1)
     arguments.add_argument("--python")
     words = arguments.parse_args()
     rounds, threads = words.rounds, words.threads
+    groups, modules = ["tensors", "training"], ["torch", "numpy"]
+    if words.functions:
+        groups, modules = ["functions"], ["torch"]
     # Debian keeps its packages in /usr/bin/python3.
     pythons = [words.python] if words.python else [sys.executable, "/usr/bin/python3"]
     with tempfile.TemporaryDirectory() as folder:
         programs = build(pathlib.Path(folder), threads)
-        compile_cost(pathlib.Path(folder))
-        for module in ("torch", "numpy"):
+        if not words.functions:
+            compile_cost(pathlib.Path(folder))
+        for module in modules:
             command = python_with(module, pythons)
             if command:
                 programs[module] = command
-        results = [{name: run(command, threads) for name, command in programs.items()} for _ in range(rounds)]
+        results = [{name: run(command, groups, threads) for name, command in programs.items()} for _ in range(rounds)]
     print(f"medians of {rounds} rounds (each the best of nine samples), threads: {threads}\n")
     theirs = [name for name in ("torch", "numpy") if name in programs]
     ratios = [(ours, other) for other in theirs for ours in FLAGS]

@@ -1,4 +1,4 @@
-// The measured cases, with minitensor: `ours tensors` and `ours training`. Prints
+// The measured cases, with minitensor: `ours tensors`, `ours training`, `ours functions`. Prints
 // "name<TAB>nanoseconds" a line: the best of several samples, each long enough for the clock,
 // because what disturbs a sample only ever makes it longer. bench/compare.py builds it, runs the
 // same cases in NumPy and PyTorch in turn, and prints the table.
@@ -112,12 +112,82 @@ void training() {
   std::printf("peak memory of these three, MB\t%ld\n", used.ru_maxrss);  // in KB
 }
 
+// All of [1000, 1000] float32.
+void functions() {
+  const NoGrad guard;
+  manual_seed(1);
+  const Tensor a = randn({1000, 1000}), b = randn({1000, 1000});
+  const Tensor positive = a.abs() + 0.1, share = rand({1000, 1000}), mask = a > 0;
+  measure("a + b", 1, [&] { keep(a + b); });
+  measure("a * b", 1, [&] { keep(a * b); });
+  measure("a / b", 1, [&] { keep(a / b); });
+  measure("a + 1.5", 1, [&] { keep(a + 1.5); });
+  measure("neg", 1, [&] { keep(-a); });
+  measure("abs", 1, [&] { keep(a.abs()); });
+  measure("sqrt", 1, [&] { keep(positive.sqrt()); });
+  measure("rsqrt", 1, [&] { keep(positive.rsqrt()); });
+  measure("reciprocal", 1, [&] { keep(a.reciprocal()); });
+  measure("pow(2)", 1, [&] { keep(a.pow(2)); });
+  measure("pow(3)", 1, [&] { keep(a.pow(3)); });
+  measure("pow(4)", 1, [&] { keep(a.pow(4)); });
+  measure("pow(b)", 1, [&] { keep(positive.pow(b)); });
+  measure("exp", 1, [&] { keep(a.exp()); });
+  measure("expm1", 1, [&] { keep(a.expm1()); });
+  measure("log", 1, [&] { keep(positive.log()); });
+  measure("log1p", 1, [&] { keep(positive.log1p()); });
+  measure("log2", 1, [&] { keep(positive.log2()); });
+  measure("log10", 1, [&] { keep(positive.log10()); });
+  measure("sin", 1, [&] { keep(a.sin()); });
+  measure("cos", 1, [&] { keep(a.cos()); });
+  measure("tan", 1, [&] { keep(a.tan()); });
+  measure("asin", 1, [&] { keep(share.asin()); });
+  measure("acos", 1, [&] { keep(share.acos()); });
+  measure("atan", 1, [&] { keep(a.atan()); });
+  measure("atan2", 1, [&] { keep(atan2(a, b)); });
+  measure("sinh", 1, [&] { keep(a.sinh()); });
+  measure("cosh", 1, [&] { keep(a.cosh()); });
+  measure("tanh", 1, [&] { keep(a.tanh()); });
+  measure("sigmoid", 1, [&] { keep(a.sigmoid()); });
+  measure("erf", 1, [&] { keep(a.erf()); });
+  measure("floor", 1, [&] { keep(a.floor()); });
+  measure("round", 1, [&] { keep(a.round()); });
+  measure("trunc", 1, [&] { keep(a.trunc()); });
+  measure("fmod", 1, [&] { keep(fmod(a, b)); });
+  measure("remainder", 1, [&] { keep(a.remainder(b)); });
+  measure("maximum", 1, [&] { keep(maximum(a, b)); });
+  measure("a < b", 1, [&] { keep(a < b); });
+  measure("where", 1, [&] { keep(where(mask, a, b)); });
+  measure("clamp", 1, [&] { keep(a.clamp(-1, 1)); });
+  measure("relu", 1, [&] { keep(a.relu()); });
+  measure("leaky_relu", 1, [&] { keep(leaky_relu(a)); });
+  measure("elu", 1, [&] { keep(elu(a)); });
+  measure("gelu", 1, [&] { keep(gelu(a)); });
+  measure("silu", 1, [&] { keep(silu(a)); });
+  measure("softplus", 1, [&] { keep(softplus(a)); });
+  measure("logsigmoid", 1, [&] { keep(logsigmoid(a)); });
+  measure("mse_loss", 1, [&] { keep(mse_loss(a, b)); });
+  measure("prod(1)", 1, [&] { keep(a.prod(1)); });
+  measure("amax(1)", 1, [&] { keep(a.amax({1})); });
+  measure("argmax(1)", 1, [&] { keep(a.argmax(1)); });
+  measure("std()", 1, [&] { keep(a.std()); });
+  measure("var(1)", 1, [&] { keep(a.var(1)); });
+  measure("norm()", 1, [&] { keep(a.norm()); });
+  measure("logsumexp(1)", 1, [&] { keep(a.logsumexp(1)); });
+  measure("log_softmax(1)", 1, [&] { keep(a.log_softmax(1)); });
+  measure("layer_norm", 1, [&] { keep(layer_norm(a, {1000})); });
+  measure("cumsum(1)", 1, [&] { keep(a.cumsum(1)); });
+  measure("topk(5, 1)", 1, [&] { keep(a.topk(5, 1).values); });
+  measure("sort(1)", 1, [&] { keep(a.sort(1).values); });
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   const std::string group = count > 1 ? words[1] : "";
   if (group == "training")
     training();
+  else if (group == "functions")
+    functions();
   else
     tensors();
 }

@@ -1,4 +1,4 @@
-"""The measured cases of ours.cpp, with PyTorch or NumPy: python3 theirs.py torch|numpy tensors|training."""
+"""The measured cases of ours.cpp, with PyTorch or NumPy: python3 theirs.py torch|numpy GROUP."""
 
 import os
 import resource
@@ -31,6 +31,9 @@ def with_torch(group):
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if group == "training":
         return training(torch)
+    if group == "functions":
+        with torch.no_grad():
+            return functions(torch)
     w = torch.tensor(0.9, requires_grad=True)
     x = torch.tensor(0.1, requires_grad=True)
 
@@ -81,8 +84,35 @@ def training(torch):
     print(f"peak memory of these three, MB\t{peak}")  # in KB
 
 
+def functions(torch):
+    F = torch.nn.functional
+    a, b = torch.randn(1000, 1000), torch.randn(1000, 1000)
+    positive, share, mask = a.abs() + 0.1, torch.rand(1000, 1000), a > 0
+    cases = {
+        "a + b": lambda: a + b, "a * b": lambda: a * b, "a / b": lambda: a / b, "a + 1.5": lambda: a + 1.5,
+        "neg": lambda: -a, "abs": a.abs, "sqrt": positive.sqrt, "rsqrt": positive.rsqrt, "reciprocal": a.reciprocal,
+        "pow(2)": lambda: a.pow(2), "pow(3)": lambda: a.pow(3), "pow(4)": lambda: a.pow(4),
+        "pow(b)": lambda: positive.pow(b), "exp": a.exp, "expm1": a.expm1,
+        "log": positive.log, "log1p": positive.log1p, "log2": positive.log2, "log10": positive.log10,
+        "sin": a.sin, "cos": a.cos, "tan": a.tan, "asin": share.asin, "acos": share.acos, "atan": a.atan,
+        "atan2": lambda: torch.atan2(a, b), "sinh": a.sinh, "cosh": a.cosh, "tanh": a.tanh, "sigmoid": a.sigmoid,
+        "erf": a.erf, "floor": a.floor, "round": a.round, "trunc": a.trunc, "fmod": lambda: torch.fmod(a, b),
+        "remainder": lambda: torch.remainder(a, b), "maximum": lambda: torch.maximum(a, b), "a < b": lambda: a < b,
+        "where": lambda: torch.where(mask, a, b), "clamp": lambda: a.clamp(-1, 1), "relu": a.relu,
+        "leaky_relu": lambda: F.leaky_relu(a), "elu": lambda: F.elu(a), "gelu": lambda: F.gelu(a),
+        "silu": lambda: F.silu(a), "softplus": lambda: F.softplus(a), "logsigmoid": lambda: F.logsigmoid(a),
+        "mse_loss": lambda: F.mse_loss(a, b), "prod(1)": lambda: a.prod(1), "amax(1)": lambda: a.amax(1),
+        "argmax(1)": lambda: a.argmax(1), "std()": a.std, "var(1)": lambda: a.var(1), "norm()": a.norm,
+        "logsumexp(1)": lambda: a.logsumexp(1), "log_softmax(1)": lambda: a.log_softmax(1),
+        "layer_norm": lambda: F.layer_norm(a, (1000,)), "cumsum(1)": lambda: a.cumsum(1),
+        "topk(5, 1)": lambda: a.topk(5, 1), "sort(1)": lambda: a.sort(1),
+    }
+    for name, call in cases.items():
+        measure(name, 1, call)
+
+
 def with_numpy(group):
-    if group == "training":
+    if group != "tensors":
         return
     import numpy
 
