@@ -3580,23 +3580,25 @@ MINITENSOR_INLINE bool is_usual([[maybe_unused]] auto... numbers) {
   else
     return true;
 }
-// y[i] = F(a[i], ...). Where all of a piece is usual, several numbers at once.
+// y[i] = F(a[i], ...), several numbers at once, whatever becomes of those that are not usual: they
+// have had their turn before (y may be where a is), and are put in after.
 template <class F>
 MINITENSOR_INLINE void run_wide(std::int64_t n, float* y, const auto*... a) {
-  const auto wide = [](auto... x) {
-    return static_cast<float>(F::wide(static_cast<double>(x)...));
-  };
+  constexpr std::int64_t piece = 512;
+  struct Rare {
+    std::int64_t at;
+    float y;
+  } rare[piece];
   for (std::int64_t i = 0, end; i < n; i = end) {
-    end = std::min<std::int64_t>(n, i + 512);
-    int rare = 0;
-    for (std::int64_t k = i; k < end; ++k) rare |= !is_usual<F>(a[k]...);
-    if (rare) {
-      for (std::int64_t k = i; k < end; ++k)
-        y[k] = is_usual<F>(a[k]...) ? wide(a[k]...) : F::of(a[k]...);
-    } else {
-      MINITENSOR_ANY_ORDER
-      for (std::int64_t k = i; k < end; ++k) y[k] = wide(a[k]...);
-    }
+    end = std::min(n, i + piece);
+    int any = 0, count = 0;
+    for (std::int64_t k = i; k < end; ++k) any |= !is_usual<F>(a[k]...);
+    for (std::int64_t k = i; k < end && any; ++k)
+      if (!is_usual<F>(a[k]...)) rare[count++] = {k, F::of(a[k]...)};
+    MINITENSOR_ANY_ORDER
+    for (std::int64_t k = i; k < end; ++k)
+      y[k] = static_cast<float>(F::wide(static_cast<double>(a[k])...));
+    for (; count > 0; --count) y[rare[count - 1].at] = rare[count - 1].y;
   }
 }
 
