@@ -241,7 +241,8 @@ class Shape {
     if (count > capacity) fail_too_many_axes();
     Shape s;
     s.count_ = count;
-    for (int i = 0; i < count && value != 0; ++i) s.items_[i] = value;
+    if (value == 0) return s;  // they are 0 already
+    for (int i = 0; i < count; ++i) s.items_[i] = value;
     return s;
   }
 
@@ -1922,7 +1923,7 @@ struct Walk {
   // Views of one shape. The axes are put in the order of the strides of one of them.
   explicit Walk(std::initializer_list<const View*> list, int order_by = 0);
   Walk(const Walk& other) { *this = other; }
-  Walk& operator=(const Walk& other);  // copies the axes that there are, one or two of eight
+  Walk& operator=(const Walk& other);  // takes the axes that there are, mostly one or two of eight
 
   std::int64_t numel() const {
     std::int64_t n = 1;
@@ -1936,7 +1937,7 @@ struct Walk {
 
   int views = 0, axes = 0;
   std::int64_t sizes[most_axes];
-  std::int64_t steps[most_axes][most_views];  // in bytes; 0 of a view that is not there
+  std::int64_t steps[most_axes][most_views];  // in bytes
   std::int64_t bytes[most_views] = {};        // of an element
   std::byte* data[most_views] = {};
 };
@@ -2128,8 +2129,8 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 // where y is the same as a; so the compiler may take them in any order.
 //
 // Without -march=native, the compiler must make do with what every processor has had since 2003. A
-// body that computes much is compiled a second time, for those since 2013, whose vectors are twice
-// as long.
+// body that computes much, or rounds, is compiled a second time, for those since 2013, whose
+// vectors are twice as long.
 //
 // A body that computes little waits for memory. It keeps to vectors of 32 bytes also where there
 // are longer ones, which would straddle two cache lines more often; and where it has two inputs, it
@@ -2539,6 +2540,20 @@ MINITENSOR_FORMULA float pick(bool condition, float a, float b) {
   return float_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
 }
 
+// The same of a float64.
+MINITENSOR_FORMULA std::uint64_t bits_of(double x) { return __builtin_bit_cast(std::uint64_t, x); }
+MINITENSOR_FORMULA double double_of(std::uint64_t bits) { return __builtin_bit_cast(double, bits); }
+inline constexpr std::uint64_t sign_bit_of_64 = std::uint64_t{1} << 63;
+
+MINITENSOR_FORMULA double magnitude(double x) { return double_of(bits_of(x) & ~sign_bit_of_64); }
+MINITENSOR_FORMULA double with_sign_of(double x, double m) {
+  return double_of(bits_of(m) | (bits_of(x) & sign_bit_of_64));
+}
+MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
+  const std::uint64_t mask = 0u - static_cast<std::uint64_t>(condition);
+  return double_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
+}
+
 // e^x = 2^n e^r, with n whole and |r| <= ln(2)/2, where a polynomial will do: 1 + r + r^2 (...).
 // exp_series is what stands in the brackets, the best of its degree: it gives e^r to 4e-9.
 MINITENSOR_FORMULA float exp_series(float r) {
@@ -2621,7 +2636,8 @@ MINITENSOR_FORMULA float fast_log(float x) {
   const float y = x * pick(denormal, 0x1p23f, 1);
   constexpr std::uint32_t root_of_half = 0x3f3504f3;
   const std::uint32_t bits = bits_of(y) - root_of_half;
-  const float n = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - pick(denormal, 23, 0);
+  const float n =
+      static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - pick(denormal, 23.0f, 0.0f);
   const float f = float_of((bits & 0x7fffff) + root_of_half) - 1;
   float p = 7.0376836292e-2f;
   p = p * f - 1.1514610310e-1f;
@@ -2714,6 +2730,12 @@ MINITENSOR_FORMULA float fast_gelu(float x) {
   return pick(x > 0, x, 0 * m) - tail(pick(m > 14.4f, 14.4f, m));
 }
 
+struct LeakyRelu {
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T n) {
+    return pick(a > 0, a, n * a);
+  }
+};
 struct Exp {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -2781,34 +2803,25 @@ struct Gelu {
   }
 };
 
-// The other functions of a float32 are worked out in float64, by `wide`, and rounded once. With
-// digits to spare, the series that everyone knows will do, and what comes out is right to the last
-// place, but for a few numbers in a million that lie almost in the middle between two. These are
-// straight lines, too. Where `usual` does not hold, and for float64, it is the library's turn.
+// On the processor, the other functions of a float32 are worked out in float64 and rounded once.
+// With digits to spare, the series that everyone knows will do. What comes out is off by at most
+// 0.51 units in the last place: right, but where the true value lies almost in the middle between
+// two (at worst, asin near 1/2, two numbers in a thousand). Again a straight line. Where `usual`
+// does not hold, and for a float64, it is the library's turn.
 
-MINITENSOR_FORMULA std::uint64_t bits_of(double x) { return __builtin_bit_cast(std::uint64_t, x); }
-MINITENSOR_FORMULA double double_of(std::uint64_t bits) { return __builtin_bit_cast(double, bits); }
-MINITENSOR_FORMULA double magnitude(double x) { return double_of(bits_of(x) << 1 >> 1); }
-MINITENSOR_FORMULA double with_sign_of(double x, double m) {
-  return double_of(bits_of(m) | (bits_of(x) >> 63 << 63));
-}
-MINITENSOR_FORMULA double pick(bool condition, double a, double b) {
-  const std::uint64_t mask = 0u - static_cast<std::uint64_t>(condition);
-  return double_of((bits_of(a) & mask) | (bits_of(b) & ~mask));
-}
-// A float64 has no digits after the point beyond 2^52. Its exponent is in the bits from there on,
+// Above 2^52 a float64 has no digits after the point. It keeps its exponent in the bits from 52 on,
 // larger by 1023 than it is.
-inline constexpr double wide_rounder = 0x1.8p52, ln2 = 0.69314718055994531;
+inline constexpr double float64_rounder = 0x1.8p52, ln2 = 0.69314718055994531;
 inline constexpr double quarter_turn = 1.57079632679489662;
 
-// e^x = 2^n e^r, with n whole and |r| <= ln(2)/2.
+// e^x = 2^n e^r as in fast_exp, but with e^r - 1 = r + r^2/2! + r^3/3! + ... + r^9/9!.
 struct Exponential {
   double two_to_n, above_1;  // 2^n, and e^r - 1
   MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 700; }
   MINITENSOR_FORMULA Exponential of(double x) {
-    const double shifted = x * (1 / ln2) + (wide_rounder + 1023);
-    const double r = x - (shifted - (wide_rounder + 1023)) * ln2;
-    double p = r * (1.0 / 362880) + 1.0 / 40320;  // 1/9! and 1/8!
+    const double shifted = x * (1 / ln2) + (float64_rounder + 1023);
+    const double r = x - (shifted - (float64_rounder + 1023)) * ln2;
+    double p = r * (1.0 / 362880) + 1.0 / 40320;
     p = p * r + 1.0 / 5040;
     p = p * r + 1.0 / 720;
     p = p * r + 1.0 / 120;
@@ -2817,6 +2830,10 @@ struct Exponential {
     p = p * r + 1.0 / 2;
     return {double_of(bits_of(shifted) << 52), r + r * r * p};
   }
+  MINITENSOR_FORMULA double value(double x) {
+    const auto [two_to_n, above_1] = of(x);
+    return two_to_n + two_to_n * above_1;
+  }
 };
 struct Expm1 {
   template <Real T>
@@ -2824,7 +2841,7 @@ struct Expm1 {
     return std::expm1(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
-  MINITENSOR_FORMULA double wide(double x) {  // nothing cancels, and -0 remains -0
+  MINITENSOR_FORMULA double in_float64(double x) {  // near 0, n = 0: nothing cancels; -0 stays
     const auto [two_to_n, above_1] = Exponential::of(x);
     return with_sign_of(x, two_to_n * above_1 + (two_to_n - 1));
   }
@@ -2835,12 +2852,8 @@ struct Elu {
     return a > 0 ? a : n * std::expm1(a);
   }
   MINITENSOR_FORMULA bool usual(float x, float) { return Exponential::usual(x); }
-  MINITENSOR_FORMULA double wide(double x, double n) { return pick(x > 0, x, n * Expm1::wide(x)); }
-};
-struct LeakyRelu {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a, T n) {
-    return pick(a > 0, a, n * a);
+  MINITENSOR_FORMULA double in_float64(double x, double n) {
+    return pick(x > 0, x, n * Expm1::in_float64(x));
   }
 };
 struct Sinh {
@@ -2849,8 +2862,8 @@ struct Sinh {
     return std::sinh(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
-  MINITENSOR_FORMULA double wide(double x) {  // from e^|x| - 1, because near 0 e^x would cancel
-    const double e = Expm1::wide(magnitude(x));
+  MINITENSOR_FORMULA double in_float64(double x) {  // near 0, e^x - e^-x would cancel
+    const double e = Expm1::in_float64(magnitude(x));
     return with_sign_of(x, (e + e / (e + 1)) / 2);
   }
 };
@@ -2860,14 +2873,14 @@ struct Cosh {
     return std::cosh(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Exponential::usual(x); }
-  MINITENSOR_FORMULA double wide(double x) {
-    const double e = Expm1::wide(magnitude(x)) + 1;
+  MINITENSOR_FORMULA double in_float64(double x) {
+    const double e = Exponential::value(x);
     return (e + 1 / e) / 2;
   }
 };
 
-// log(u) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2. And log(1 + f) =
-// 2 (s + s^3/3 + s^5/5 + ...), where s = f / (2 + f).
+// log(u) = n log(2) + log(1 + f) as in fast_log, but with log(1 + f) = 2 (s + s^3/3 + s^5/5 + ...),
+// where s = f / (2 + f).
 struct Logarithm {
   double n, f;
   MINITENSOR_FORMULA Logarithm of(double u) {
@@ -2876,13 +2889,13 @@ struct Logarithm {
     return {double_of(bits >> 52 | bits_of(0x1p52)) - (0x1p52 + 1023),
             double_of((bits & 0xfffffffffffff) + root_of_half) - 1};
   }
-  MINITENSOR_FORMULA double value(const Logarithm& of) {
-    const double s = of.f / (2 + of.f), z = s * s;
+  MINITENSOR_FORMULA double value(const Logarithm& log) {
+    const double s = log.f / (2 + log.f), z = s * s;
     double p = z * (2.0 / 11) + 2.0 / 9;
     p = p * z + 2.0 / 7;
     p = p * z + 2.0 / 5;
     p = p * z + 2.0 / 3;
-    return of.n * ln2 + (2 * s + s * (z * p));
+    return log.n * ln2 + (2 * s + s * (z * p));
   }
   MINITENSOR_FORMULA bool usual(float u) {
     return (u > 0) & (u < std::numeric_limits<float>::infinity());  // && would be a branch
@@ -2894,7 +2907,7 @@ struct Log1p {
     return std::log1p(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(1 + x); }
-  MINITENSOR_FORMULA double wide(double x) {
+  MINITENSOR_FORMULA double in_float64(double x) {
     Logarithm sum = Logarithm::of(1 + x);
     sum.f = pick(sum.n == 0, x, sum.f);  // near 0, 1 + x has lost digits of x
     return with_sign_of(x, Logarithm::value(sum));
@@ -2906,7 +2919,7 @@ struct Log2 {
     return std::log2(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(x); }
-  MINITENSOR_FORMULA double wide(double x) {
+  MINITENSOR_FORMULA double in_float64(double x) {
     return Logarithm::value(Logarithm::of(x)) * (1 / ln2);
   }
 };
@@ -2916,7 +2929,7 @@ struct Log10 {
     return std::log10(a);
   }
   MINITENSOR_FORMULA bool usual(float x) { return Logarithm::usual(x); }
-  MINITENSOR_FORMULA double wide(double x) {
+  MINITENSOR_FORMULA double in_float64(double x) {
     return Logarithm::value(Logarithm::of(x)) * 0.43429448190325183;
   }
 };
@@ -2934,45 +2947,46 @@ struct Pow {
       if (b % 2) y *= square;
     return static_cast<T>(y);
   }
-  // a^b = e^(b log(a)). Of a negative number only whole powers are real.
+  // a^b = e^(b log(a)). Of a negative number only whole powers are real. |log(a)| < 104, so with
+  // |b| < 6 the exponential is usual; and the logarithm's error, b times as large, is still small.
   MINITENSOR_FORMULA bool usual(float a, float b) {
     const float m = magnitude(a), size = magnitude(b);
     const bool whole = std::nearbyint(b) == b;
     return (m > 0) & (m < std::numeric_limits<float>::infinity()) & (size < 6) & ((a > 0) | whole);
   }
-  MINITENSOR_FORMULA double wide(double a, double b) {
-    const double log_a = Logarithm::value(Logarithm::of(magnitude(a))), half = b / 2;
-    const auto [two_to_n, above_1] = Exponential::of(b * log_a);
-    const double y = two_to_n + two_to_n * above_1;
+  MINITENSOR_FORMULA double in_float64(double a, double b) {
+    const double y = Exponential::value(b * Logarithm::value(Logarithm::of(magnitude(a))));
+    const double half = b / 2;
     return pick((a < 0) & (std::nearbyint(half) != half), -y, y);
   }
 };
 
-// The angle x is n quarter turns and a rest r. A quarter turn is subtracted in two parts, n times
-// the first of which is exact; further out than this, n would need more digits.
+// The angle x is n quarter turns and a rest r, |r| <= pi/4; sin(r) = r - r^3/3! + r^5/5! - ... and
+// cos(r) = 1 - r^2/2! + r^4/4! - ... A quarter turn is subtracted in two parts. The first has 33
+// bits, so n times it is exact up to n = 2^20; angles beyond a million are the library's.
 struct SineAndCosine {
   double sine, cosine;
   MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 1e6f; }
   MINITENSOR_FORMULA SineAndCosine of(double x) {
     constexpr double first = 1.57079632673412562, second = 6.0771005065061922e-11;
-    const double shifted = x * (1 / quarter_turn) + wide_rounder, n = shifted - wide_rounder;
+    const double shifted = x * (1 / quarter_turn) + float64_rounder, n = shifted - float64_rounder;
     const double r = x - n * first - n * second, z = r * r;
-    double s = z * (-1.0 / 39916800) + 1.0 / 362880;  // 1/11! and 1/9!
+    double s = z * (-1.0 / 39916800) + 1.0 / 362880;
     s = s * z - 1.0 / 5040;
     s = s * z + 1.0 / 120;
     s = s * z - 1.0 / 6;
     s = r * (1 + z * s);
-    double c = z * (1.0 / 479001600) - 1.0 / 3628800;  // 1/12! and 1/10!
+    double c = z * (1.0 / 479001600) - 1.0 / 3628800;
     c = c * z + 1.0 / 40320;
     c = c * z - 1.0 / 720;
     c = c * z + 1.0 / 24;
     c = c * z - 1.0 / 2;
     c = 1 + z * c;
-    // With each quarter turn, the cosine becomes the sine, and the sine, turned over, the cosine.
+    // A quarter turn on, the sine is the old cosine, and the cosine is minus the old sine.
     const std::uint64_t turns = bits_of(shifted);
     const bool odd = turns & 1;
-    return {double_of(bits_of(pick(odd, c, s)) ^ turns >> 1 << 63),
-            double_of(bits_of(pick(odd, s, c)) ^ (turns + 1) >> 1 << 63)};
+    return {double_of(bits_of(pick(odd, c, s)) ^ (turns >> 1 << 63)),
+            double_of(bits_of(pick(odd, s, c)) ^ ((turns + 1) >> 1 << 63))};
   }
 };
 struct Sin {
@@ -2981,7 +2995,7 @@ struct Sin {
     return std::sin(a);
   }
   MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
-  MINITENSOR_FORMULA double wide(double x) { return SineAndCosine::of(x).sine; }
+  MINITENSOR_FORMULA double in_float64(double x) { return SineAndCosine::of(x).sine; }
 };
 struct Cos {
   template <Real T>
@@ -2989,7 +3003,7 @@ struct Cos {
     return std::cos(a);
   }
   MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
-  MINITENSOR_FORMULA double wide(double x) { return SineAndCosine::of(x).cosine; }
+  MINITENSOR_FORMULA double in_float64(double x) { return SineAndCosine::of(x).cosine; }
 };
 struct Tan {
   template <Real T>
@@ -2997,16 +3011,16 @@ struct Tan {
     return std::tan(a);
   }
   MINITENSOR_FORMULA bool usual(float a) { return SineAndCosine::usual(a); }
-  MINITENSOR_FORMULA double wide(double x) {
+  MINITENSOR_FORMULA double in_float64(double x) {
     const SineAndCosine at = SineAndCosine::of(x);
     return at.sine / at.cosine;
   }
 };
 
-// The angle at which the point (q, p) is seen from (0, 0); p and q are no less than 0. From a high
-// one a quarter turn is taken away, from a middle one half of that. The tangent of the rest, t, is
-// then p / q, (p - q) / (p + q) or -q / p, between -tan(pi / 8) and tan(pi / 8); and the angle that
-// belongs to it is t - t^3/3 + t^5/5 - ...
+// The angle at which the point (q, p) is seen from (0, 0); p and q are no less than 0. Where it is
+// low, middle or high, nothing, half a quarter turn or a quarter turn is taken away. The tangent t
+// of the rest is then p / q, (p - q) / (p + q) or -q / p, between -tan(pi/8) and tan(pi/8), and its
+// angle is t - t^3/3 + t^5/5 - ...
 MINITENSOR_FORMULA double angle(double p, double q) {
   const bool low = p <= q * 0.41421356237309505, high = p > q * 2.4142135623730951;
   const double above = pick(high, 0, p) - pick(low, 0, q);
@@ -3029,7 +3043,7 @@ struct Atan {
   MINITENSOR_FORMULA T of(T a) {
     return std::atan(a);
   }
-  MINITENSOR_FORMULA double wide(double x) { return with_sign_of(x, angle(magnitude(x), 1)); }
+  MINITENSOR_FORMULA double in_float64(double x) { return with_sign_of(x, angle(magnitude(x), 1)); }
 };
 struct Atan2 {
   template <Real T>
@@ -3041,13 +3055,14 @@ struct Atan2 {
     const float p = magnitude(y), q = magnitude(x);
     return (p < infinity) & (q < infinity) & (q > 0);
   }
-  MINITENSOR_FORMULA double wide(double y, double x) {
+  MINITENSOR_FORMULA double in_float64(double y, double x) {
     const double seen = angle(magnitude(y), magnitude(x));
-    return with_sign_of(y, pick(with_sign_of(x, 1) < 0, 2 * quarter_turn - seen, seen));
+    return with_sign_of(y, pick(x < 0, 2 * quarter_turn - seen, seen));
   }
 };
 
-// asin(m) for m >= 0, by its series; beyond 1/2 it is pi/2 - 2 asin(s), where s^2 = (1 - m) / 2.
+// asin(m) for m >= 0 is m + 1/6 m^3 + 3/40 m^5 + ..., with (2n)! / (4^n n!^2 (2n + 1)) before
+// m^(2n + 1). Beyond 1/2 that is slow; there it is pi/2 - 2 asin(s), where s^2 = (1 - m) / 2.
 MINITENSOR_FORMULA double arc_sine(double m) {
   const bool far = m > 0.5;
   const double z = pick(far, (1 - m) / 2, m * m), s = pick(far, std::sqrt(z), m);
@@ -3069,14 +3084,14 @@ struct Asin {
   MINITENSOR_FORMULA T of(T a) {
     return std::asin(a);
   }
-  MINITENSOR_FORMULA double wide(double x) { return with_sign_of(x, arc_sine(magnitude(x))); }
+  MINITENSOR_FORMULA double in_float64(double x) { return with_sign_of(x, arc_sine(magnitude(x))); }
 };
 struct Acos {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
     return std::acos(a);
   }
-  MINITENSOR_FORMULA double wide(double x) { return quarter_turn - Asin::wide(x); }
+  MINITENSOR_FORMULA double in_float64(double x) { return quarter_turn - Asin::in_float64(x); }
 };
 struct Rsqrt {
   template <Real T>
@@ -3091,8 +3106,8 @@ struct Reciprocal {
   }
 };
 // Integers are whole already. Of floor, ceil and trunc g++ makes no vectors as long as it minds the
-// processor's exception flags, but of nearbyint, which leaves them alone. (A difference of ints
-// serves where a choice would be a branch.)
+// processor's exception flags, but of nearbyint, which leaves them alone. (A comparison is 0 or 1;
+// a choice would be a branch.) The instruction that rounds is newer than what every processor has.
 struct Floor {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -3149,12 +3164,13 @@ struct Fmod {  // what is left has the sign of a
   MINITENSOR_FORMULA T of(T a, T b) {
     return b == 0 || b == -1 ? T(0) : a % b;
   }
-  // n = a / b may be wrong by 1, where what is left is near 0 or b; all else is exact.
+  // n is the whole number nearest to a / b. Below 2^29, n b and what is left are exact; where that
+  // has the wrong sign, it lacks one |b|.
   MINITENSOR_FORMULA bool usual(float a, float b) {
     const float m = magnitude(a), size = magnitude(b);
     return (m < 0x1p29f * size) & (size < std::numeric_limits<float>::infinity());
   }
-  MINITENSOR_FORMULA double wide(double a, double b) {
+  MINITENSOR_FORMULA double in_float64(double a, double b) {
     const double left = a - std::nearbyint(a / b) * b, m = magnitude(left);
     return with_sign_of(a, pick(left * a < 0, magnitude(b) - m, m));
   }
@@ -3166,8 +3182,8 @@ struct Remainder {  // what is left has the sign of b
     return left != 0 && (left < 0) != (b < 0) ? left + b : left;
   }
   MINITENSOR_FORMULA bool usual(float a, float b) { return Fmod::usual(a, b); }
-  MINITENSOR_FORMULA double wide(double a, double b) {
-    const double left = Fmod::wide(a, b);
+  MINITENSOR_FORMULA double in_float64(double a, double b) {
+    const double left = Fmod::in_float64(a, b);
     return pick(left * b < 0, left + b, left);
   }
 };
@@ -3195,9 +3211,9 @@ struct FloorDivide {  // down. A quotient just below a whole number must not be 
     return TruncDivide::of(Sub::of(a, Remainder::of(a, b)), b);
   }
   MINITENSOR_FORMULA bool usual(float a, float b) { return Fmod::usual(a, b); }
-  MINITENSOR_FORMULA double wide(double a, double b) {
-    const double left = Fmod::wide(a, b);
-    return std::nearbyint((a - left) / b) - pick(left * b < 0, 1.0, 0.0);
+  MINITENSOR_FORMULA double in_float64(double a, double b) {
+    const double left = Fmod::in_float64(a, b);
+    return (a - left) / b - pick(left * b < 0, 1.0, 0.0);  // a - left is n b, exactly
   }
 };
 struct Equal {
@@ -3519,16 +3535,19 @@ struct KeptBlocksEnd {
   }
 };
 
-// Memory comes in pages of 4 KB, and the first touch of each is a trip to the system. Of a block as
-// large as that, Linux is asked for pages of 2 MB: going over new memory takes a fifth of the time.
-constexpr std::size_t large_page = std::size_t{2} << 20;
-
+// Memory comes in pages of 4 KB, and the first touch of each is a trip to the system. For a block
+// of 2 MB or more, Linux is asked for pages of that size: going over new memory takes a fifth of
+// the time.
 [[gnu::noinline]] inline void* take_new_block(std::size_t wanted, std::size_t bytes) {
-  const std::size_t in_large_pages = wanted / large_page * large_page;
-  if (bytes >= wanted)  // else there is no such number
-    if (void* block = std::aligned_alloc(in_large_pages > 0 ? large_page : 64, bytes)) {
+  std::size_t alignment = 64;
 #ifdef __linux__
-      if (in_large_pages > 0) madvise(block, in_large_pages, MADV_HUGEPAGE);
+  constexpr std::size_t page = std::size_t{2} << 20;
+  if (wanted >= page) alignment = page;
+#endif
+  if (bytes >= wanted)  // else there is no such number
+    if (void* block = std::aligned_alloc(alignment, bytes)) {
+#ifdef __linux__
+      if (wanted >= page) madvise(block, wanted / page * page, MADV_HUGEPAGE);
 #endif
       return block;
     }
@@ -3570,9 +3589,13 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
 
 // Whether a formula computes float32 in float64, and whether it does for these numbers.
 template <class F, class... T>
-inline constexpr bool computes_wide = (std::is_same_v<T, float> && ...) && requires {
-  F::wide(static_cast<double>(T())...);
+inline constexpr bool computes_in_float64 = (std::is_same_v<T, float> && ...) && requires {
+  F::in_float64(static_cast<double>(T())...);
 };
+template <class F, class... T>
+inline constexpr bool compiled_twice = computes_in_float64<F, T...> ||
+                                       ((std::is_same_v<T, float> && ...) &&
+                                        requires { F::computes_much; });
 template <class F>
 MINITENSOR_INLINE bool is_usual([[maybe_unused]] auto... numbers) {
   if constexpr (requires { F::usual(numbers...); })
@@ -3583,7 +3606,7 @@ MINITENSOR_INLINE bool is_usual([[maybe_unused]] auto... numbers) {
 // y[i] = F(a[i], ...), several numbers at once, whatever becomes of those that are not usual: they
 // have had their turn before (y may be where a is), and are put in after.
 template <class F>
-MINITENSOR_INLINE void run_wide(std::int64_t n, float* y, const auto*... a) {
+MINITENSOR_INLINE void run_in_float64(std::int64_t n, float* y, const auto*... a) {
   constexpr std::int64_t piece = 512;
   struct Rare {
     std::int64_t at;
@@ -3597,21 +3620,19 @@ MINITENSOR_INLINE void run_wide(std::int64_t n, float* y, const auto*... a) {
       if (!is_usual<F>(a[k]...)) rare[count++] = {k, F::of(a[k]...)};
     MINITENSOR_ANY_ORDER
     for (std::int64_t k = i; k < end; ++k)
-      y[k] = static_cast<float>(F::wide(static_cast<double>(a[k])...));
+      y[k] = static_cast<float>(F::in_float64(static_cast<double>(a[k])...));
     for (; count > 0; --count) y[rare[count - 1].at] = rare[count - 1].y;
   }
 }
 
 template <class F, class T>
 struct MapBody {
-  static constexpr bool wide = computes_wide<F, T>, vectors = Real<T>;
-  static constexpr bool twice =
-      wide || (std::is_same_v<T, float> && requires { F::computes_much; });
+  static constexpr bool vectors = Real<T>, twice = compiled_twice<F, T>;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T()))>(data[0]);
     const auto* a = as<Stored<T>>(data[1]);
-    if constexpr (wide) {
-      run_wide<F>(n, y, a);
+    if constexpr (computes_in_float64<F, T>) {
+      run_in_float64<F>(n, y, a);
     } else {
       MINITENSOR_ANY_ORDER
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]));
@@ -3620,15 +3641,13 @@ struct MapBody {
 };
 template <class F, class T>
 struct ZipBody {
-  static constexpr bool wide = computes_wide<F, T, T>, vectors = Real<T>;
-  static constexpr bool twice =
-      wide || (std::is_same_v<T, float> && requires { F::computes_much; });
+  static constexpr bool vectors = Real<T>, twice = compiled_twice<F, T, T>;
   MINITENSOR_INLINE void run(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
     const auto* a = as<Stored<T>>(data[1]);
     const auto* b = as<Stored<T>>(data[2]);
-    if constexpr (wide) {
-      run_wide<F>(n, y, a, b);
+    if constexpr (computes_in_float64<F, T, T>) {
+      run_in_float64<F>(n, y, a, b);
     } else {
       MINITENSOR_ANY_ORDER
       MINITENSOR_FOUR_A_ROUND
@@ -3662,8 +3681,7 @@ constexpr Loop zip_loop() {
   Loop loop;
   if constexpr (requires { F::of(T(), T()); }) {
     loop = Loop::of<ZipBody<F, T>>();
-    if (ZipBody<F, T>::vectors && !ZipBody<F, T>::wide)
-      loop.with_number = ZipBody<F, T>::with_number;
+    if (Real<T> && !computes_in_float64<F, T, T>) loop.with_number = ZipBody<F, T>::with_number;
   }
   return loop;
 }
@@ -3770,8 +3788,8 @@ inline void fill(const View& y, Scalar value) {
 template <class F, class T>
 struct FoldBody {
   using Wide = typename F::template Wide<T>;
-  // A few numbers are added in float32 first, which rounds like any float32 sum, to the last place
-  // of the largest of them, and saves most of the conversions.
+  // Up to 16 numbers are added in float32 first, which rounds like any short float32 sum, and saves
+  // most of the conversions.
   using Near = std::conditional_t<std::is_same_v<F, formula::Sum> && Real<T>, T, Wide>;
   MINITENSOR_INLINE Wide four(T a, T b, T c, T d) {
     const auto near = [](T x) { return converted<Near>(x); };
@@ -3793,13 +3811,15 @@ struct FoldBody {
   }
   // One result is joined by n numbers that lie side by side. They are read like a text, in rows: up
   // to 16 rows are folded into one, and that one into `part`. At the end its columns are folded,
-  // half onto half, and what is left of the numbers, less than a row, joins.
+  // half onto half, and what is left of the numbers, less than a row, joins. (The result so far is
+  // the first of `part`: if all were the neutral number, g++ would fill them as it fills a large
+  // memory.)
   MINITENSOR_LOOP static void line(std::int64_t n, std::byte* result, std::byte* from) {
     constexpr std::int64_t columns = 128 / sizeof(Wide);  // they stay in registers
     constexpr Wide neutral = F::template neutral<Wide>;
     Wide& y = *as<Wide>(result);
     const T* a = as<T>(from);
-    Wide part[columns], rest = neutral;  // all alike, they would be filled as a large memory is
+    Wide part[columns], rest = neutral;
     for (std::int64_t i = 0; i < columns; ++i) part[i] = i == 0 ? y : neutral;
     while (n >= columns) {
       const std::int64_t rows = std::min<std::int64_t>(n / columns, 16);
@@ -8474,13 +8494,9 @@ inline Tensor Tensor::norm(NormOrder p, Dims axes, SumOptions options, Loc loc) 
   Tensor y;
   {
     const Unseen inside(loc);  // in float64, so that a square does not overflow
-    Tensor x = copy_of(*this, float64, device());
-    if (n == 2)
-      minitensor::map<formula::Square>(x.elements(), x.elements());
-    else
-      x = x.abs().pow(n);
-    const Tensor sum = x.sum(over, {.keepdim = options.keepdim});
-    y = n == 2 ? sum.sqrt() : sum.pow(1 / n);
+    const Tensor x = n == 2 ? copy_of(*this, float64, device()) : to(float64).abs().pow(n);
+    if (n == 2) minitensor::map<formula::Square>(x.elements(), x.elements());
+    y = x.sum(over, {.keepdim = options.keepdim}).pow(1 / n);
   }
   return record<rule::Norm>(converted(y, dtype()), {this}, loc, {n, over});
 }
@@ -8541,9 +8557,9 @@ inline Tensor Tensor::argmax(Loc loc) const { return reshape({-1}, loc).argmax(0
 
 // ---- Running sums and products ------------------------------------------------------------------
 
-// The lines of y become their running sums or products, which grow in the type of a fold. Many
-// lines go side by side: no addition waits for the one before, and a line of the cache is read
-// once.
+// The lines of y become their running sums or products, which grow in the type of a fold. Lines
+// that lie side by side go 512 at a time, so that what the cache fetches is used whole; others 8,
+// so that no addition waits for the one before.
 template <class F, class T>
 void scan_lines(const Row& row) {
   using Wide = typename F::template Wide<T>;
@@ -8567,8 +8583,9 @@ void scan_lines(const Row& row) {
         for (std::int64_t i = 0; i < n; ++i) join(so_far[i], from + i * step);
   }
 }
-// On another machine: after the pass with step s, an element has joined the 2 s up to itself. So it
-// takes log2 n passes, each of which any machine can do. y is dense and nobody else's.
+// On another machine, in the type of y: after the pass with step s, an element has joined the 2 s
+// up to itself. So it takes log2 n passes, each of which any machine can do. y is dense and nobody
+// else's.
 template <class F>
 Tensor scanned(void (*join)(const View&, const View&, const View&), Tensor y, int axis) {
   if (y.device() == cpu) {

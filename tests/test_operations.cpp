@@ -294,7 +294,7 @@ TEST_CASE("running sums and products of integers and of nothing") {
   CHECK(arange(1, 6).cumprod(0).to_vector<int>() == std::vector<int>{1, 2, 6, 24, 120});
   CHECK(zeros({2, 0}).cumsum(1).shape() == Shape(2, 0));
   CHECK(ones({100000}).cumsum(0)[-1].item() == 100000);
-  // The sums grow in float64, as PyTorch's do: there the first small one would be lost in float32.
+  // The sums grow in float64, as PyTorch's do. In float32, 1e8 + 1 is 1e8.
   CHECK(tensor({1e8, 1., 1., 1., 1., -1e8}, {.dtype = float32}).cumsum(0)[-1].item() == 4);
 }
 
@@ -1441,6 +1441,26 @@ TEST_CASE("the exponential of what is not positive has the bits of the other one
       CHECK(formula::bits_of(formula::fast_exp_below_0(x)) ==
             formula::bits_of(formula::fast_exp(x)));
     }
+  }
+}
+
+TEST_CASE("powers that are roots or reciprocals are so at the ends, too") {  // as PyTorch 1.13's
+  for (DType dtype : {float32, float64}) {
+    const Tensor x = tensor({-0.0, -INFINITY, 4.0}, {.dtype = dtype});
+    const Tensor root = x.pow(0.5), inverse_root = x.pow(-0.5), inverse = x.pow(-1),
+                 cube = x.pow(3);
+    CHECK((root[0].item() == 0 && std::signbit(root[0].item())));
+    CHECK(std::isnan(root[1].item()));
+    CHECK(root[2].item() == 2);
+    CHECK(inverse_root[0].item() == -INFINITY);
+    CHECK(std::isnan(inverse_root[1].item()));
+    CHECK(inverse_root[2].item() == 0.5);
+    CHECK(inverse[0].item() == -INFINITY);
+    CHECK((inverse[1].item() == 0 && std::signbit(inverse[1].item())));
+    CHECK(inverse[2].item() == 0.25);
+    CHECK((cube[0].item() == 0 && std::signbit(cube[0].item())));
+    CHECK(cube[1].item() == -INFINITY);
+    CHECK(cube[2].item() == 64);
   }
 }
 
