@@ -377,8 +377,8 @@ TEST_CASE(
     const LessonList list;
     const float whole = list.height(paint, stand.shown);
     const float bars = 44 + 140 + 150;  // at the top, the source, the timeline of several episodes
-    CHECK(list.height(paint, stand.shown, frame.height() - bars) == whole);
-    CHECK(list.height(paint, stand.shown, 400) == Approx(16 + 6 * 28));
+    CHECK(list.height_in(frame.height() - bars, paint, stand.shown) == whole);
+    CHECK(list.height_in(400, paint, stand.shown) == Approx(16 + 6 * 28));
   });
 }
 

@@ -601,7 +601,7 @@ void App::lay_out(const Paint& paint, Frame window, const Shown& shown) {
   const float bar = paint.px(TimelineBar::height(shown));
   const float desk_height = std::min(bar + paint.px(140), window.height() * 0.5f);
   const float desk = window.bottom - desk_height;
-  const float list = lessons_.height(paint, shown, desk - top);
+  const float list = lessons_.height_in(desk - top, paint, shown);
 
   draw_top_bar(paint, {0, 0, window.right, top}, (left + right) / 2, shown, desk_);
   lessons_.draw(paint, {0, top, left, top + list}, shown, desk_);

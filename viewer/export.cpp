@@ -218,7 +218,8 @@ class Exporter {
         start_(timeline.start(options.episode)),
         diagram_(make_diagram(timeline, start_.episode, options.toggled)),
         placement_(place(diagram_.structure)) {
-    for (const std::string& format : options.formats) check_format(format);
+    for (const std::string& format : options.formats)
+      if (const std::string why = lacks_format(format); !why.empty()) throw std::runtime_error(why);
   }
 
   Exported write() {
@@ -283,10 +284,10 @@ std::string all_formats() {
   return list + " and " + known_formats.back();
 }
 
-void check_format(const std::string& format) {
-  if (std::find(known_formats.begin(), known_formats.end(), format) == known_formats.end())
-    throw std::runtime_error("there is no format " + in_quotes(format) + "; there are " +
-                             all_formats());
+std::string lacks_format(const std::string& format) {
+  const bool known =
+      std::find(known_formats.begin(), known_formats.end(), format) != known_formats.end();
+  return known ? "" : "there is no format " + in_quotes(format) + "; there are " + all_formats();
 }
 
 Exported export_figures(const Timeline& timeline, const ExportOptions& options) {

@@ -29,9 +29,8 @@ struct Exported {
   std::string note;  // one sentence about what could not be written and why; empty if nothing
 };
 
-// Throws std::runtime_error with one sentence unless there is such a format.
-void check_format(const std::string& format);
-std::string all_formats();  // "dot, svg, png and pdf"
+std::string lacks_format(const std::string& format);  // one sentence; empty: there is such a format
+std::string all_formats();                            // "dot, svg, png and pdf"
 
 // Throws std::runtime_error with one sentence if a folder or file cannot be written or a format is
 // unknown.

@@ -191,11 +191,7 @@ std::vector<std::string> formats_in(const std::string& list) {
   std::vector<std::string> formats;
   std::istringstream text(list);
   for (std::string format; std::getline(text, format, ',');) {
-    try {
-      check_format(format);
-    } catch (const std::runtime_error& error) {
-      throw Mistake(error.what());
-    }
+    if (const std::string why = lacks_format(format); !why.empty()) throw Mistake(why);
     formats.push_back(format);
   }
   return formats;

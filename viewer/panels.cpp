@@ -106,7 +106,7 @@ float LessonList::height(const Paint& paint, const Shown& shown) const {
   return paint.px(row_pitch * static_cast<float>(rows) + around_rows);
 }
 
-float LessonList::height(const Paint& paint, const Shown& shown, float room) const {
+float LessonList::height_in(float room, const Paint& paint, const Shown& shown) const {
   const float above = 16, most = room / 2;
   const float rows = std::floor((most - paint.px(above)) / paint.px(row_pitch));
   const float whole = height(paint, shown);

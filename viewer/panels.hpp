@@ -28,7 +28,7 @@ class LessonList {
  public:
   float height(const Paint& paint, const Shown& shown) const;  // of all rows
   // Of those that fit into half of the room: the other half is for the words.
-  float height(const Paint& paint, const Shown& shown, float room) const;
+  float height_in(float room, const Paint& paint, const Shown& shown) const;
   void draw(const Paint& paint, Frame frame, const Shown& shown, Desk& desk);
   ImVec2 place_of(std::size_t lesson) const;  // on the screen, for tests
 
@@ -49,8 +49,8 @@ class OutputPane {
   float scrolled_ = 0;   // in the frame before
 };
 
-// From which character on each line answers a question of the lesson: what stands in ask(...)
-// behind the question. npos: none.
+// From which character on each line answers a question of the lesson: all that follows the first
+// argument of ask(...). npos: it answers none.
 std::vector<std::size_t> answers_in(const std::vector<std::string>& lines);
 
 // The answers to a lesson's questions are covered, except on the line that is pointed at.
