@@ -3542,7 +3542,10 @@ struct KeptBlocksEnd {
   std::size_t alignment = 64;
 #ifdef __linux__
   constexpr std::size_t page = std::size_t{2} << 20;
-  if (wanted >= page) alignment = page;
+  if (wanted >= page) {
+    alignment = page;
+    bytes = (bytes + page - 1) / page * page;
+  }
 #endif
   if (bytes >= wanted)  // else there is no such number
     if (void* block = std::aligned_alloc(alignment, bytes)) {

@@ -958,6 +958,8 @@ TEST_CASE("blocks begin at a multiple of 64 bytes, do not overlap, and can be fi
   std::vector<std::pair<void*, std::size_t>> blocks;
   for (std::size_t bytes = 0; bytes < 5000; bytes += 37)
     blocks.emplace_back(mt::take_block(bytes), bytes);
+  for (std::size_t bytes : {2097151, 2097152, 2097153, 2700000, 5300000, 70000000})
+    blocks.emplace_back(mt::take_block(bytes), bytes);
   blocks.emplace_back(mt::take_block(std::size_t{100} << 20), std::size_t{100} << 20);
   int number = 0;
   for (auto [block, bytes] : blocks) {
