@@ -262,7 +262,10 @@ TEST_CASE("the first k are the beginning of all, also where some are equal and s
   std::vector<double> numbers;
   for (int i = 0; i < 700; ++i) {
     const int kind = i * i % 41 % 9;  // there are many of each
-    numbers.push_back(kind == 0 ? NAN : kind == 1 ? -0.0 : kind == 2 ? -INFINITY : kind - 5);
+    numbers.push_back(kind == 0   ? NAN
+                      : kind == 1 ? -0.0
+                      : kind == 2 ? -INFINITY
+                                  : static_cast<double>(kind) - 5);
   }
   const Tensor all = tensor(numbers);
   for (const Tensor& x : {all.reshape({7, 100}), all.reshape({70, 10}), all.reshape({2, 350})})
