@@ -99,10 +99,6 @@
 #include <utility>
 #include <vector>
 
-#ifdef __linux__
-#include <sys/mman.h>  // for one line of chapter 7, which is left out elsewhere
-#endif
-
 namespace minitensor {
 
 // What counts as a number in a call. Letters do not: 'a' is no size.
@@ -3534,6 +3530,12 @@ struct KeptBlocksEnd {
     std::fill(std::begin(kept_blocks.first), std::end(kept_blocks.first), nullptr);
   }
 };
+
+#ifdef __linux__
+}  // namespace minitensor
+#include <sys/mman.h>
+namespace minitensor {
+#endif
 
 // Memory comes in pages of 4 KB, and the first touch of each is a trip to the system. For a block
 // of 2 MB or more, Linux is asked for pages of that size: going over new memory takes a fifth of
