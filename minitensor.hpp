@@ -8498,10 +8498,18 @@ inline Tensor Tensor::norm(NormOrder p, Dims axes, SumOptions options, Loc loc) 
   const Shape over = checked_axes(axes, dim(), at);
   Tensor y;
   {
-    const Unseen inside(loc);  // in float64, so that a square does not overflow
-    const Tensor x = n == 2 ? copy_of(*this, float64, device()) : to(float64).abs().pow(n);
-    if (n == 2) minitensor::map<formula::Square>(x.elements(), x.elements());
-    y = x.sum(over, {.keepdim = options.keepdim}).pow(1 / n);
+    const Unseen inside(loc);
+    Tensor sum;
+    bool fits = false;
+    if (n == 2 && dtype() == float32 && device() == Device::cpu) {
+      sum = reduced<formula::Sum>(square(), over, float64, options.keepdim);
+      fits = ((sum > 1e-30) & (sum < std::numeric_limits<double>::infinity())).all().item<bool>();
+    }
+    if (!fits) {  // a square is too large for float32, or so small that its digits are lost
+      const Tensor x = to(float64);
+      sum = (n == 2 ? x : x.abs()).pow(n).sum(over, {.keepdim = options.keepdim});
+    }
+    y = sum.pow(1 / n);
   }
   return record<rule::Norm>(converted(y, dtype()), {this}, loc, {n, over});
 }

@@ -316,6 +316,8 @@ TEST_CASE("reductions over everything, and of nothing") {
   CHECK(nothing.norm().item() == 0);
   CHECK(nothing.logsumexp({}).item() == -infinity);
   CHECK(full({4}, 1e30).norm().item() == Approx(2e30));
+  const Tensor sizes = tensor({{3e30, 3., 3e-30, 0.}, {4e30, 4., 4e-30, 0.}});
+  CHECK(difference(sizes.norm(2, 0), tensor({5e30, 5., 5e-30, 0.}), 1e-7) == "");
 }
 
 TEST_CASE("a row of minus infinity has the logsumexp minus infinity, and the gradient 0") {
