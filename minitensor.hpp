@@ -2586,12 +2586,26 @@ MINITENSOR_FORMULA float fast_exp(float x) {
   return exp_of_rest(r) * float_of(half << 23) * float_of((power.biased - half) << 23);
 }
 // The same for x <= 0: it fits if 2^n is made too large by 2^25. (A half is rounded to an even
-// number. Both biases are even, so it goes the same way, and the results are equal bit by bit.)
+// number. Here all biases are even, so it goes the same way, and the results have the same bits.)
 MINITENSOR_FORMULA float fast_exp_below_0(float x) {
   x = pick(x < -104, -104, x);
   const Power power = power_of_two(x, 127 + 25);
   const float r = x - power.n * ln2_high - power.n * ln2_low;
   return exp_of_rest(r) * float_of(power.biased << 23) * 0x1p-25f;
+}
+// The same for |x| < 87, in half the time: n is added to the exponent that e^r has.
+MINITENSOR_FORMULA float fast_exp_near_0(float x) {
+  const Power power = power_of_two(x, 0);
+  const float r = x - power.n * ln2_high - power.n * ln2_low;
+  return float_of(bits_of(exp_of_rest(r)) + (power.biased << 23));
+}
+// e^x - 1 for x <= 0: near 0, n = 0, and nothing cancels.
+MINITENSOR_FORMULA float fast_expm1_below_0(float x) {
+  x = pick(x < -18, -18, x);  // here it is -1
+  const Power power = power_of_two(x, 127);
+  const float r = x - power.n * ln2_high - power.n * ln2_low;
+  const float two_to_n = float_of(power.biased << 23);
+  return (r + r * r * exp_series(r)) * two_to_n + (two_to_n - 1);
 }
 
 // a / b where many numbers are divided by one: a division takes as long as ten multiplications.
@@ -2617,13 +2631,17 @@ MINITENSOR_FORMULA float fast_tanh(float x) {
   return with_sign_of(x, pick(m < 0.625f, near, far));
 }
 
-// 1 / (1 + e^-x), with an exp that cannot overflow: q is sigmoid(-|x|). Where x < 0, e - e q is the
-// same number with a few more digits.
+// 1 / (1 + e^-x) for |x| <= 87. In the order 2^n + (1 + 2^n (e^r - 1)) the sum is rounded but once.
+MINITENSOR_FORMULA float fast_sigmoid_near_0(float x) {
+  const Power power = power_of_two(-x, 127);
+  const float r = -x - power.n * ln2_high - power.n * ln2_low;
+  const float two_to_n = float_of(power.biased << 23);
+  return 1 / (two_to_n + (1 + two_to_n * (r + r * r * exp_series(r))));
+}
+// From 87 on it is 1, and below -87 it is e^x.
 MINITENSOR_FORMULA float fast_sigmoid(float x) {
-  const float e = fast_exp_below_0(float_of(bits_of(x) | sign_bit));
-  const float q = e / (1 + e);
-  const float whole = pick(x < 0, e, 1);
-  return whole - whole * q;
+  const float near = fast_sigmoid_near_0(pick(x > 87, 87, x));
+  return pick(x < -87, fast_exp_below_0(x), near);
 }
 
 // log(x) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2.
@@ -2732,6 +2750,16 @@ struct LeakyRelu {
     return pick(a > 0, a, n * a);
   }
 };
+struct Elu {
+  static constexpr bool computes_much = true;
+  template <Real T>
+  MINITENSOR_FORMULA T of(T a, T n) {
+    if constexpr (std::is_same_v<T, float>)
+      return pick(a > 0, a, n * fast_expm1_below_0(a));
+    else
+      return a > 0 ? a : n * std::expm1(a);
+  }
+};
 struct Exp {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -2741,6 +2769,8 @@ struct Exp {
     else
       return std::exp(a);
   }
+  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 87; }
+  MINITENSOR_FORMULA float of_usual(float x) { return fast_exp_near_0(x); }
 };
 struct Log {
   static constexpr bool computes_much = true;
@@ -2777,6 +2807,8 @@ struct Sigmoid {
     else
       return T(1) / (T(1) + std::exp(-a));
   }
+  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 87; }
+  MINITENSOR_FORMULA float of_usual(float x) { return fast_sigmoid_near_0(x); }
 };
 struct Erf {
   static constexpr bool computes_much = true;
@@ -2840,16 +2872,6 @@ struct Expm1 {
   MINITENSOR_FORMULA double in_float64(double x) {  // near 0, n = 0: nothing cancels; -0 stays
     const auto [two_to_n, above_1] = Exponential::of(x);
     return with_sign_of(x, two_to_n * above_1 + (two_to_n - 1));
-  }
-};
-struct Elu {
-  template <Real T>
-  MINITENSOR_FORMULA T of(T a, T n) {
-    return a > 0 ? a : n * std::expm1(a);
-  }
-  MINITENSOR_FORMULA bool usual(float x, float) { return Exponential::usual(x); }
-  MINITENSOR_FORMULA double in_float64(double x, double n) {
-    return pick(x > 0, x, n * Expm1::in_float64(x));
   }
 };
 struct Sinh {
@@ -3630,6 +3652,25 @@ MINITENSOR_INLINE void run_in_float64(std::int64_t n, float* y, const auto*... a
   }
 }
 
+// The same where usual numbers have a shorter formula, which gives the same bits: it serves a piece
+// without others.
+template <class F>
+MINITENSOR_INLINE void run_usual(std::int64_t n, float* y, const float* a) {
+  constexpr std::int64_t piece = 512;
+  for (std::int64_t i = 0, end; i < n; i = end) {
+    end = std::min(n, i + piece);
+    int any = 0;
+    for (std::int64_t k = i; k < end; ++k) any |= !F::usual(a[k]);
+    if (any) {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t k = i; k < end; ++k) y[k] = F::of(a[k]);
+    } else {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t k = i; k < end; ++k) y[k] = F::of_usual(a[k]);
+    }
+  }
+}
+
 template <class F, class T>
 struct MapBody {
   static constexpr bool vectors = Real<T>, twice = compiled_twice<F, T>;
@@ -3638,6 +3679,8 @@ struct MapBody {
     const auto* a = as<Stored<T>>(data[1]);
     if constexpr (computes_in_float64<F, T>) {
       run_in_float64<F>(n, y, a);
+    } else if constexpr (std::is_same_v<T, float> && requires { F::of_usual(0.0f); }) {
+      run_usual<F>(n, y, a);
     } else {
       MINITENSOR_ANY_ORDER
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]));
@@ -3686,7 +3729,7 @@ constexpr Loop zip_loop() {
   Loop loop;
   if constexpr (requires { F::of(T(), T()); }) {
     loop = Loop::of<ZipBody<F, T>>();
-    if (Real<T> && !computes_in_float64<F, T, T>) loop.with_number = ZipBody<F, T>::with_number;
+    if (Real<T> && !compiled_twice<F, T, T>) loop.with_number = ZipBody<F, T>::with_number;
   }
   return loop;
 }
@@ -4024,8 +4067,13 @@ struct SoftmaxBody {
     MINITENSOR_FOUR_A_ROUND
     for (std::int64_t half = columns / 2; half > 0; half /= 2) meet(half, high + half, low + half);
     const float largest = high[0], least = low[0];
-    MINITENSOR_ANY_ORDER
-    for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_below_0(a[i] - largest);
+    if (least - largest > -87) {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_near_0(a[i] - largest);
+    } else {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_below_0(a[i] - largest);
+    }
     double wide = formula::Sum::neutral<double>;
     FoldBody<formula::Sum, float>::line(n, reinterpret_cast<std::byte*>(&wide), data[0]);
     const auto sum = static_cast<float>(wide), one_by_sum = 1 / sum, less = formula::fast_log(sum);

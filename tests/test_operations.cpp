@@ -1435,18 +1435,39 @@ TEST_CASE("a softmax is the same with and without gradients, bit by bit") {
   CHECK(full({40}, -infinity).softmax(0).isnan().all().item<bool>());
 }
 
-// Where x log2(e) is a whole number and a half, as it is in float32 for some x, the two have to
-// round it to the same one.
-TEST_CASE("the exponential of what is not positive has the bits of the other one") {
-  for (int k = 0; k < 150; ++k) {
+// Where x log2(e) is a whole number and a half, as it is in float32 for some x, they have to round
+// it to the same one.
+TEST_CASE("the three forms of the exponential give the same bits, and so do those of sigmoid") {
+  for (int k = -126; k < 150; ++k) {
     float x = static_cast<float>(-(k + 0.5) * 0.69314718055994531);
-    for (int i = 0; i < 4; ++i) x = std::nextafter(x, 0.f);
+    for (int i = 0; i < 4; ++i) x = std::nextafter(x, 200.f);
     for (int i = 0; i < 9; ++i, x = std::nextafter(x, -200.f)) {
       CAPTURE(x);
-      CHECK(formula::bits_of(formula::fast_exp_below_0(x)) ==
-            formula::bits_of(formula::fast_exp(x)));
+      const std::uint32_t bits = formula::bits_of(formula::fast_exp(x));
+      if (x <= 0) CHECK(formula::bits_of(formula::fast_exp_below_0(x)) == bits);
+      if (!formula::Exp::usual(x)) continue;
+      CHECK(formula::bits_of(formula::fast_exp_near_0(x)) == bits);
+      CHECK(formula::bits_of(formula::fast_sigmoid_near_0(x)) ==
+            formula::bits_of(formula::fast_sigmoid(x)));
     }
   }
+}
+
+// One number that is not usual among a thousand decides which formula its neighbours meet.
+TEST_CASE("exp, sigmoid and softmax of a number do not depend on its neighbours") {
+  const Tensor x = linspace(-80, 80, 1200);
+  for (double far : {-infinity, -90.0, 90.0, std::nan("")}) {
+    CAPTURE(far);
+    const Tensor with = x.clone();
+    with[600].fill_(far);
+    for (const auto& f : {exp, sigmoid}) {
+      const Tensor a = f(x, mt::Loc::here()), b = f(with, mt::Loc::here());
+      CHECK(difference(b.slice(0, 0, 600), a.slice(0, 0, 600)) == "");
+      CHECK(difference(b.slice(0, 601, 1200), a.slice(0, 601, 1200)) == "");
+    }
+  }
+  const Tensor row = linspace(-80, 0, 1200), masked = cat({row, full({8}, -infinity)});
+  CHECK(difference(masked.softmax(0).slice(0, 0, 1200), row.softmax(0), 1e-6) == "");
 }
 
 TEST_CASE("powers that are roots or reciprocals are so at the ends, too") {  // as PyTorch 1.13's
