@@ -1903,9 +1903,10 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
 //
 // Broadcasting needs no code at all: an axis of stride 0 meets the same element again and again.
 //
-// Before it starts, a walk makes the rows long and few. Axes of size 1 are dropped, and neighbours
-// that follow each other in memory, in all views, become one axis: two dense tensors of shape
-// [64, 3, 28, 28] are two rows of 150528 numbers, whatever their shape says.
+// Before it starts, a walk makes the rows long and few. The axes are sorted by the strides of one
+// view, the largest first: a transposed tensor is walked as it lies in memory. Axes of size 1 are
+// dropped, and neighbours that follow each other in memory, in all views, become one axis: two
+// dense tensors of shape [64, 3, 28, 28] are two rows of 150528 numbers, whatever their shape says.
 
 template <class T>
 T* as(std::byte* data) {
@@ -2054,7 +2055,8 @@ class Calls {
 
 // Big walks are shared out among the processor's cores if the compiler was asked for OpenMP: each
 // core takes some of the outermost axis. What is done in one place must not touch another place;
-// then the result does not depend on the number of cores.
+// then the result does not depend on the number of cores. `numel` says how much work there is (in a
+// reduction, more than the walk has places); less than 65536 elements are not worth waking a core.
 inline void share_out(const Walk& walk, [[maybe_unused]] std::int64_t numel,
                       Calls<const Walk&> work) {
 #ifdef _OPENMP
@@ -2093,8 +2095,9 @@ inline void run_in_order(const Walk& walk, Calls<const Row&> work) {
   while (at.next());
 }
 
-// Of many short rows, as in [100000, 3], getting there would cost more than the work: the longest
-// axis makes better ones, even though its elements are not neighbours.
+// Where the rows are many and short, as in [100000, 3] + [3], going from row to row would cost more
+// than the work. Then the longest axis is made the row, even though its elements are not
+// neighbours.
 inline Walk with_long_rows(const Walk& walk) {
   Walk longer = walk;
   const int last = walk.axes - 1;
@@ -2131,6 +2134,8 @@ inline void run(const Walk& walk, Calls<const Row&> work) {
 // A body that computes little waits for memory. It keeps to vectors of 32 bytes also where there
 // are longer ones, which would straddle two cache lines more often; and where it has two inputs, it
 // takes four vectors in a round.
+//
+// clang does all this unasked.
 #if defined(__clang__)
 #define MINITENSOR_LOOP
 #define MINITENSOR_SHORT_LOOP
@@ -2184,7 +2189,7 @@ class Loop {
   // The same where the last input is one number, met again and again; null: there is no such loop.
   Function with_number = nullptr;
 
-  // What serves rows of these steps as they lie; null: their elements do not lie side by side.
+  // What serves rows of these steps as they lie; null: nothing does, and they go through a buffer.
   Function straight(int views, const std::int64_t* steps, const std::int64_t* bytes) const {
     for (int v = 0; v + 1 < views; ++v)
       if (steps[v] != bytes[v]) return nullptr;
@@ -2309,7 +2314,8 @@ MINITENSOR_INLINE void turn_square(std::byte* y, std::int64_t y_step, const std:
   for (int i = 0; i < 4; ++i) std::memcpy(y + i * y_step, &row[i], sizeof(Four));
 }
 
-// Of elements as large as a T: squares, and one by one those at the edges.
+// Copies rows of n elements of the size of a T, in squares, and one by one those at the edges. The
+// steps `down` to the next row and `along` it are those of y and of a.
 template <class T>
 MINITENSOR_LOOP void copy_strip(std::int64_t rows, std::int64_t n, std::byte* y, const std::byte* a,
                                 const std::int64_t* down, const std::int64_t* along) {
@@ -2327,7 +2333,8 @@ MINITENSOR_LOOP void copy_strip(std::int64_t rows, std::int64_t n, std::byte* y,
   }
 }
 
-// Copies view 1 to view 0, which runs across it: down in strips, so narrow that their lines stay.
+// Copies view 1 to view 0, which runs across it: down in strips, so narrow that their lines stay in
+// the cache.
 inline void copy_across(const Walk& walk, int axis) {
   constexpr std::int64_t width = 16;
   const int last = walk.axes - 1;
@@ -2404,7 +2411,7 @@ inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
 // ================================================================================================
 //
 // What an operation does with single numbers: one functor a formula, one place for the processor
-// and the graphics card. A formula that has a meaning for some types only says so in its template
+// and the graphics card. A formula that makes sense only for some types says so in its template
 // head, and the verbs of chapter 7 leave out the others.
 //
 // They count on a machine that rounds as written and knows NaN.
@@ -2415,7 +2422,7 @@ inline void run_loops(std::initializer_list<const View*> views, Loop loop) {
 #ifdef __CUDACC__
 #define MINITENSOR_FORMULA __host__ __device__ static inline
 #else
-#define MINITENSOR_FORMULA [[gnu::always_inline]] static inline
+#define MINITENSOR_FORMULA MINITENSOR_INLINE
 #endif
 
 template <class T>
@@ -2515,11 +2522,14 @@ struct Relu {
     return a <= T(0) ? T(0) : a;
   }
 };
+
+// ---- float32, as polynomials --------------------------------------------------------------------
+
 // The functions that training spends its time in, as polynomials. The library's own would do,
 // but they take one number at a time; a straight line of arithmetic, without a branch, is done for
 // 4, 8 or 16 numbers at once. Over all float32 they stay within 2 units in the last place (a test
 // tries one in a thousand). The coefficients of tanh and log are those of Moshier's Cephes library;
-// the others are fits of our own. NaN takes every comparison as false, and passes through.
+// the others are fits of our own. A comparison with NaN is false, and NaN passes through.
 
 MINITENSOR_FORMULA std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 MINITENSOR_FORMULA float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -2560,13 +2570,14 @@ MINITENSOR_FORMULA float exp_series(float r) {
   return p * r + 4.9999993432e-1f;
 }
 MINITENSOR_FORMULA float exp_of_rest(float r) { return (exp_series(r) * r + 1) * r + 1; }
+MINITENSOR_FORMULA float expm1_of_rest(float r) { return r + r * r * exp_series(r); }  // e^r - 1
 // ln(2) in two parts: n times the first is exact.
 inline constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 
-// The n of x, and n + bias. A float32 keeps its exponent in the bits from 23 on, larger by 127 than
-// it is, so 2^n comes of a shift to there.
+// The n and the r of x, and n + bias. A float32 keeps its exponent in the bits from 23 on, larger
+// by 127 than it is, so 2^n comes of a shift to there.
 struct Power {
-  float n;
+  float n, rest;
   std::uint32_t biased;
 };
 MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
@@ -2574,38 +2585,37 @@ MINITENSOR_FORMULA Power power_of_two(float x, int bias) {
   // the whole number in the lowest bits.
   const float rounder = static_cast<float>(12582912 + bias);  // 1.5 * 2^23 + bias
   const float shifted = x * 1.44269504f + rounder;            // log2(e)
-  return {shifted - rounder, bits_of(shifted)};
+  const float n = shifted - rounder;
+  return {n, x - n * ln2_high - n * ln2_low, bits_of(shifted)};
 }
 MINITENSOR_FORMULA float fast_exp(float x) {
   x = pick(x > 89, 89, x);      // here the result is infinity,
   x = pick(x < -104, -104, x);  // and here 0
   // n from -150 to 128 does not fit into one exponent: it is halved.
   const Power power = power_of_two(x, 2 * 127);
-  const float r = x - power.n * ln2_high - power.n * ln2_low;
   const std::uint32_t half = power.biased >> 1;
-  return exp_of_rest(r) * float_of(half << 23) * float_of((power.biased - half) << 23);
+  return exp_of_rest(power.rest) * float_of(half << 23) * float_of((power.biased - half) << 23);
 }
-// The same for x <= 0: it fits if 2^n is made too large by 2^25. (A half is rounded to an even
-// number. Here all biases are even, so it goes the same way, and the results have the same bits.)
+// The same for x <= 0: it fits if 2^n is made too large by 2^25.
 MINITENSOR_FORMULA float fast_exp_below_0(float x) {
   x = pick(x < -104, -104, x);
   const Power power = power_of_two(x, 127 + 25);
-  const float r = x - power.n * ln2_high - power.n * ln2_low;
-  return exp_of_rest(r) * float_of(power.biased << 23) * 0x1p-25f;
+  return exp_of_rest(power.rest) * float_of(power.biased << 23) * 0x1p-25f;
 }
-// The same for |x| < 87, in half the time: n is added to the exponent that e^r has.
-MINITENSOR_FORMULA float fast_exp_near_0(float x) {
+// The same where e^x and e^-x are normal numbers: it fits as it is. (A half is rounded to an even
+// number. The biases of all three are even, so it goes the same way, and the results have the same
+// bits.)
+inline constexpr float usual_exponent = 87;
+MINITENSOR_FORMULA float fast_exp_usual(float x) {
   const Power power = power_of_two(x, 0);
-  const float r = x - power.n * ln2_high - power.n * ln2_low;
-  return float_of(bits_of(exp_of_rest(r)) + (power.biased << 23));
+  return exp_of_rest(power.rest) * float_of((power.biased + 127) << 23);
 }
 // e^x - 1 for x <= 0: near 0, n = 0, and nothing cancels.
 MINITENSOR_FORMULA float fast_expm1_below_0(float x) {
   x = pick(x < -18, -18, x);  // here it is -1
   const Power power = power_of_two(x, 127);
-  const float r = x - power.n * ln2_high - power.n * ln2_low;
   const float two_to_n = float_of(power.biased << 23);
-  return (r + r * r * exp_series(r)) * two_to_n + (two_to_n - 1);
+  return expm1_of_rest(power.rest) * two_to_n + (two_to_n - 1);
 }
 
 // a / b where many numbers are divided by one: a division takes as long as ten multiplications.
@@ -2631,17 +2641,17 @@ MINITENSOR_FORMULA float fast_tanh(float x) {
   return with_sign_of(x, pick(m < 0.625f, near, far));
 }
 
-// 1 / (1 + e^-x) for |x| <= 87. In the order 2^n + (1 + 2^n (e^r - 1)) the sum is rounded but once.
-MINITENSOR_FORMULA float fast_sigmoid_near_0(float x) {
+// 1 / (1 + e^-x). Before the 1 is added nothing is rounded, and 2^n comes last, so that the 1 is
+// not lost beside it.
+MINITENSOR_FORMULA float fast_sigmoid_usual(float x) {
   const Power power = power_of_two(-x, 127);
-  const float r = -x - power.n * ln2_high - power.n * ln2_low;
   const float two_to_n = float_of(power.biased << 23);
-  return 1 / (two_to_n + (1 + two_to_n * (r + r * r * exp_series(r))));
+  return 1 / (two_to_n + (1 + two_to_n * expm1_of_rest(power.rest)));
 }
-// From 87 on it is 1, and below -87 it is e^x.
+// Beyond, it is 1 on one side, and e^x on the other.
 MINITENSOR_FORMULA float fast_sigmoid(float x) {
-  const float near = fast_sigmoid_near_0(pick(x > 87, 87, x));
-  return pick(x < -87, fast_exp_below_0(x), near);
+  const float near = fast_sigmoid_usual(pick(x > usual_exponent, usual_exponent, x));
+  return pick(x < -usual_exponent, fast_exp_below_0(x), near);
 }
 
 // log(x) = n log(2) + log(1 + f), with 1 + f between the roots of 1/2 and 2.
@@ -2760,6 +2770,8 @@ struct Elu {
       return a > 0 ? a : n * std::expm1(a);
   }
 };
+// A formula may say which numbers are `usual`, and have a form for them that takes less time and
+// gives the same bits. Chapter 7 takes it where many numbers in a row are usual.
 struct Exp {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -2769,8 +2781,8 @@ struct Exp {
     else
       return std::exp(a);
   }
-  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 87; }
-  MINITENSOR_FORMULA float of_usual(float x) { return fast_exp_near_0(x); }
+  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < usual_exponent; }
+  MINITENSOR_FORMULA float of_usual(float x) { return fast_exp_usual(x); }
 };
 struct Log {
   static constexpr bool computes_much = true;
@@ -2807,8 +2819,8 @@ struct Sigmoid {
     else
       return T(1) / (T(1) + std::exp(-a));
   }
-  MINITENSOR_FORMULA bool usual(float x) { return magnitude(x) < 87; }
-  MINITENSOR_FORMULA float of_usual(float x) { return fast_sigmoid_near_0(x); }
+  MINITENSOR_FORMULA bool usual(float x) { return Exp::usual(x); }
+  MINITENSOR_FORMULA float of_usual(float x) { return fast_sigmoid_usual(x); }
 };
 struct Erf {
   static constexpr bool computes_much = true;
@@ -2831,11 +2843,13 @@ struct Gelu {
   }
 };
 
+// ---- float32, by way of float64 -----------------------------------------------------------------
+
 // On the processor, the other functions of a float32 are worked out in float64 and rounded once.
 // With digits to spare, the series that everyone knows will do. What comes out is off by at most
-// 0.51 units in the last place: right, but where the true value lies almost in the middle between
-// two (at worst, asin near 1/2, two numbers in a thousand). Again a straight line. Where `usual`
-// does not hold, and for a float64, it is the library's turn.
+// 0.51 units in the last place: right, except where the true value lies almost in the middle
+// between two (at worst, asin near 1/2, two numbers in a thousand). Again a straight line. Numbers
+// that are not `usual` here, and a float64, are the library's.
 
 // Above 2^52 a float64 has no digits after the point. It keeps its exponent in the bits from 52 on,
 // larger by 1023 than it is.
@@ -3111,6 +3125,9 @@ struct Acos {
   }
   MINITENSOR_FORMULA double in_float64(double x) { return quarter_turn - Asin::in_float64(x); }
 };
+
+// ---- Roots, rounding, remainders, comparisons ---------------------------------------------------
+
 struct Rsqrt {
   template <Real T>
   MINITENSOR_FORMULA T of(T a) {
@@ -3123,9 +3140,9 @@ struct Reciprocal {
     return T(1) / a;
   }
 };
-// Integers are whole already. Of floor, ceil and trunc g++ makes no vectors as long as it minds the
-// processor's exception flags, but of nearbyint, which leaves them alone. (A comparison is 0 or 1;
-// a choice would be a branch.) The instruction that rounds is newer than what every processor has.
+// g++ makes vectors of nearbyint, which leaves the processor's exception flags alone, but not of
+// floor, ceil and trunc. Not every processor has the instruction that rounds, so these loops are
+// compiled twice. (A comparison is 0 or 1; a choice would be a branch.) Integers are whole already.
 struct Floor {
   static constexpr bool computes_much = true;
   template <Real T>
@@ -3171,7 +3188,7 @@ struct Trunc {
     return a;
   }
 };
-// Four ways to divide and to round. The integers' divisor is not 0 (chapter 10 sees to that); and
+// Two remainders and two quotients. The integers' divisor is not 0 (chapter 10 sees to that); and
 // -1 is a case of its own, because the smallest integer divided by it does not fit.
 struct Fmod {  // what is left has the sign of a
   template <Real T>
@@ -3395,9 +3412,10 @@ MINITENSOR_FORMULA Y converted(A a) {
 // ================================================================================================
 //
 // A machine can hold elements and work on them, with some twenty verbs. Everything a tensor does
-// is made of these. Below are the verbs of the processor. Another machine brings a table of the
-// same verbs, and a View whose device is that machine sends the verb there. The table cannot take a
-// formula as a template argument, so it takes the formula's number.
+// is made of these. Below are the verbs of the processor (its
+// random numbers are in chapter 12, an optimiser's steps in the appendix). Another machine brings a
+// table of the same verbs, and a View whose device is that machine sends the verb there. The table
+// cannot take a formula as a template argument, so it takes the formula's number.
 
 // What a card is, as its maker says, and what has become of its memory. All sizes are in bytes.
 struct DeviceProperties {
@@ -3503,9 +3521,9 @@ inline void release_on(Device device, std::byte* data) { machine(device)->releas
 //
 // A program asks for blocks of the same few sizes again and again: a graph of numbers takes and
 // gives back three for each operation. So each thread keeps what it was given, one list for each
-// size, and gives it out again: a few instructions instead of a trip to the system. A block may be
-// given back by another thread than the one which took it. (All blocks begin at a multiple of 64
-// bytes: a cache line, and the widest vector.)
+// size and at most 64 MB in all, and gives it out again: a few instructions instead of a trip to
+// the system. A block may be given back by another thread than the one which took it. (All blocks
+// begin at a multiple of 64 bytes: a cache line, and the widest vector.)
 
 // AddressSanitizer finds a use after free only if free is really called.
 #if defined(__SANITIZE_ADDRESS__)
@@ -3571,7 +3589,7 @@ namespace minitensor {
     bytes = (bytes + page - 1) / page * page;
   }
 #endif
-  if (bytes >= wanted)  // else there is no such number
+  if (bytes >= wanted)  // else rounding it up has overflowed
     if (void* block = std::aligned_alloc(alignment, bytes)) {
 #ifdef __linux__
       if (wanted >= page) madvise(block, wanted / page * page, MADV_HUGEPAGE);
@@ -3614,7 +3632,8 @@ inline bool make_room_for(std::size_t bytes) {
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
 
-// Whether a formula computes float32 in float64, and whether it does for these numbers.
+// Whether a formula computes float32 in float64; whether its loop is compiled twice; and whether
+// all of the numbers from one place to another are usual.
 template <class F, class... T>
 inline constexpr bool computes_in_float64 = (std::is_same_v<T, float> && ...) && requires {
   F::in_float64(static_cast<double>(T())...);
@@ -3630,21 +3649,28 @@ MINITENSOR_INLINE bool is_usual([[maybe_unused]] auto... numbers) {
   else
     return true;
 }
+template <class F>
+MINITENSOR_INLINE bool all_usual(std::int64_t from, std::int64_t to, const auto*... a) {
+  int rare = 0;
+  for (std::int64_t i = from; i < to; ++i) rare |= !is_usual<F>(a[i]...);
+  return !rare;
+}
+constexpr std::int64_t usual_piece = 512;
+
 // y[i] = F(a[i], ...), several numbers at once, whatever becomes of those that are not usual: they
 // have had their turn before (y may be where a is), and are put in after.
 template <class F>
 MINITENSOR_INLINE void run_in_float64(std::int64_t n, float* y, const auto*... a) {
-  constexpr std::int64_t piece = 512;
   struct Rare {
     std::int64_t at;
     float y;
-  } rare[piece];
+  } rare[usual_piece];
   for (std::int64_t i = 0, end; i < n; i = end) {
-    end = std::min(n, i + piece);
-    int any = 0, count = 0;
-    for (std::int64_t k = i; k < end; ++k) any |= !is_usual<F>(a[k]...);
-    for (std::int64_t k = i; k < end && any; ++k)
-      if (!is_usual<F>(a[k]...)) rare[count++] = {k, F::of(a[k]...)};
+    end = std::min(n, i + usual_piece);
+    int count = 0;
+    if (!all_usual<F>(i, end, a...))
+      for (std::int64_t k = i; k < end; ++k)
+        if (!is_usual<F>(a[k]...)) rare[count++] = {k, F::of(a[k]...)};
     MINITENSOR_ANY_ORDER
     for (std::int64_t k = i; k < end; ++k)
       y[k] = static_cast<float>(F::in_float64(static_cast<double>(a[k])...));
@@ -3652,21 +3678,17 @@ MINITENSOR_INLINE void run_in_float64(std::int64_t n, float* y, const auto*... a
   }
 }
 
-// The same where usual numbers have a shorter formula, which gives the same bits: it serves a piece
-// without others.
+// y[i] = F(a[i]) where F has a form for usual numbers: it serves the pieces in which all are usual.
 template <class F>
 MINITENSOR_INLINE void run_usual(std::int64_t n, float* y, const float* a) {
-  constexpr std::int64_t piece = 512;
   for (std::int64_t i = 0, end; i < n; i = end) {
-    end = std::min(n, i + piece);
-    int any = 0;
-    for (std::int64_t k = i; k < end; ++k) any |= !F::usual(a[k]);
-    if (any) {
-      MINITENSOR_ANY_ORDER
-      for (std::int64_t k = i; k < end; ++k) y[k] = F::of(a[k]);
-    } else {
+    end = std::min(n, i + usual_piece);
+    if (all_usual<F>(i, end, a)) {
       MINITENSOR_ANY_ORDER
       for (std::int64_t k = i; k < end; ++k) y[k] = F::of_usual(a[k]);
+    } else {
+      MINITENSOR_ANY_ORDER
+      for (std::int64_t k = i; k < end; ++k) y[k] = F::of(a[k]);
     }
   }
 }
@@ -3702,6 +3724,8 @@ struct ZipBody {
       for (std::int64_t i = 0; i < n; ++i) y[i] = F::of(static_cast<T>(a[i]), static_cast<T>(b[i]));
     }
   }
+  // For a body that computes little; for one that is compiled twice, a buffer full of the number is
+  // faster.
   MINITENSOR_SHORT_LOOP static void with_number(std::int64_t n, std::byte* const* data) {
     auto* y = as<decltype(F::of(T(), T()))>(data[0]);
     const T* a = as<T>(data[1]);
@@ -3747,8 +3771,9 @@ const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
   return thing;
 }
 
-// y = F(a). Here and below all views have one shape, and one dtype except where y holds truth
-// values. y may be the same view as an input, but must not overlap one in another way.
+// y = F(a). Here and below all views have one shape, and one dtype, except where y or a
+// condition holds truth values. y may be the same view as an input, but must not overlap one in
+// another way.
 template <class F>
 void map(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->map(formula::number_of<F>, y, a);
@@ -3953,8 +3978,8 @@ struct Folding {
       fold.rows(n.size, 1, results, buffer, 0);
     }
   }
-  // Short rows, one after the other as in [100000, 3], are read as longer ones: as many as fit into
-  // 32 numbers become one row, and their results are joined at the end.
+  // Short rows, one after the other as in a sum of [100000, 3] along axis 0, are read as longer
+  // ones: as many as fit into 32 numbers become one row, and their results are joined at the end.
   void short_rows(std::byte* results, std::byte* from, std::int64_t n, std::int64_t m) const {
     const std::int64_t times = 32 / n, columns = n * times, whole = m / times;
     alignas(64) std::byte parts[32 * sizeof(double)];
@@ -4066,24 +4091,27 @@ struct SoftmaxBody {
     meet(columns, a + n - columns, a + n - columns);  // some of them for a second time
     MINITENSOR_FOUR_A_ROUND
     for (std::int64_t half = columns / 2; half > 0; half /= 2) meet(half, high + half, low + half);
-    const float largest = high[0], least = low[0];
-    if (least - largest > -87) {
+    const float largest = high[0];
+    const bool narrow = low[0] - largest > -69;  // e^-69 is about 2^-100
+    if (narrow) {
       MINITENSOR_ANY_ORDER
-      for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_near_0(a[i] - largest);
+      for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_usual(a[i] - largest);
     } else {
       MINITENSOR_ANY_ORDER
       for (std::int64_t i = 0; i < n; ++i) y[i] = formula::fast_exp_below_0(a[i] - largest);
     }
     double wide = formula::Sum::neutral<double>;
     FoldBody<formula::Sum, float>::line(n, reinterpret_cast<std::byte*>(&wide), data[0]);
-    const auto sum = static_cast<float>(wide), one_by_sum = 1 / sum, less = formula::fast_log(sum);
+    const auto sum = static_cast<float>(wide);
     if constexpr (logarithm) {
+      const float log_of_sum = formula::fast_log(sum);
       MINITENSOR_ANY_ORDER
-      for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] - largest - less;
-    } else if (least - largest < -69) {  // e^-69 is about 2^-100
-      for (std::int64_t i = 0; i < n; ++i) y[i] /= sum;
-    } else {
+      for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] - largest - log_of_sum;
+    } else if (narrow) {
+      const float one_by_sum = 1 / sum;
       for (std::int64_t i = 0; i < n; ++i) y[i] = formula::quotient(y[i], sum, one_by_sum);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) y[i] /= sum;
     }
   }
 };
@@ -8549,13 +8577,18 @@ inline Tensor Tensor::norm(NormOrder p, Dims axes, SumOptions options, Loc loc) 
     const Unseen inside(loc);
     Tensor sum;
     bool fits = false;
+    // In float32 first. A square that is too large for it is infinite; one that is too small loses
+    // less than 1e-37, which does not count beside 1e-30; and of zeros alone the sum is 0. (To ask
+    // a card whether it fits would mean to wait for it.)
     if (n == 2 && dtype() == float32 && device() == Device::cpu) {
       sum = reduced<formula::Sum>(square(), over, float64, options.keepdim);
-      fits = ((sum > 1e-30) & (sum < std::numeric_limits<double>::infinity())).all().item<bool>();
+      const Tensor right = (sum > 1e-30) & (sum < std::numeric_limits<double>::infinity());
+      fits = right.all().item<bool>() || (right | ~(*this != 0).any(over, kept)).all().item<bool>();
     }
-    if (!fits) {  // a square is too large for float32, or so small that its digits are lost
-      const Tensor x = to(float64);
-      sum = (n == 2 ? x : x.abs()).pow(n).sum(over, {.keepdim = options.keepdim});
+    if (!fits) {
+      const Tensor x = n == 2 ? copy_of(*this, float64, device()) : to(float64).abs().pow(n);
+      if (n == 2) minitensor::map<formula::Square>(x.elements(), x.elements());
+      sum = x.sum(over, {.keepdim = options.keepdim});
     }
     y = sum.pow(1 / n);
   }
