@@ -356,7 +356,8 @@ constexpr Shape broadcast_strides(const Shape& from, const Shape& strides, const
 inline int checked_axis(std::int64_t axis, int dims, const At& at) {
   const std::int64_t range = dims > 0 ? dims : 1;  // a 0-d tensor accepts 0 and -1
   if (axis < -range || axis >= range)
-    fail(at, {"axis ", axis, " is out of range for ", dims, " dimensions"},
+    fail(at,
+         {"axis ", axis, " is out of range for ", dims, dims == 1 ? " dimension" : " dimensions"},
          {"use ", -range, " to ", range - 1});
   return static_cast<int>(axis < 0 ? axis + range : axis);
 }
@@ -1276,10 +1277,11 @@ inline Tensor Tensor::grad() const {
         at,
         {what, " is undefined; the last grad() was that of a tensor that is not a leaf, and those ",
          "keep none"},
-        {"if this is it, call retain_grad() before backward(), or, to keep a parameter a leaf, ",
-         "update it with { NoGrad guard; w -= lr * w.grad(); }"});
-  fail(at, {what, " is undefined, as grad() is before a backward pass"},
-       {"call backward() first, or ask defined()"});
+        {"if this is it, keep a parameter a leaf: update it with { NoGrad guard; w -= lr * ",
+         "w.grad(); }. Of another tensor call retain_grad() before backward()"});
+  fail(at,
+       {what, " is undefined, as a Tensor without a value is, and grad() before a backward pass"},
+       {"begin with tensor(0.0) or zeros(...), call backward() first, or ask defined()"});
 }
 [[noreturn]] inline void Tensor::fail_undefined() {
   // Who has no Loc to ask with is at the last line that is known, or has gone on from there.
@@ -4542,7 +4544,9 @@ class Node {
   static void operator delete(void* block) { give_block(block, sizeof(Node)); }
 
   Id id() const { return id_; }
-  const char* name() const { return title ? title : recipe.facts->node; }  // "MulBackward0"
+  const char* name() const {  // "MulBackward0"
+    return title ? title : *recipe.facts->node ? recipe.facts->node : recipe.facts->name;
+  }
   const Facts& facts() const { return *recipe.facts; }
   Loc line() const { return loc; }
   At at() const { return {facts().plain_name(), loc, this}; }  // while its rule runs
@@ -4959,7 +4963,8 @@ inline Tensor Rule::saved(char letter) const {
     x.get().node = std::move(made_by);
     return x;
   }
-  fail(node_->at(), {"its rule asks for ", letter, ", which its facts do not name"});
+  fail(node_->at(), {"its rule asks for ", letter, ", which its facts do not name"},
+       {"an operation keeps what its .derivatives name: write the letter there"});
 }
 
 // ---- Undoing a broadcast ------------------------------------------------------------------------
@@ -5219,7 +5224,9 @@ inline void Pass::land(TensorData& leaf, Tensor gradient) const {
 inline Tensor checked_seed(const Tensor& y, const Tensor& gradient, const At& at) {
   if (!y.requires_grad())
     fail(at, {"this tensor does not require grad: nothing that leads to it was recorded"},
-         {"make a leaf with {.requires_grad = true} and compute outside of NoGrad"});
+         {"make a leaf with {.requires_grad = true} and compute outside of NoGrad; comparisons, ",
+          "argmax, integers and detach() cut the way back, and so does grad() without ",
+          "{.create_graph = true}"});
   if (!gradient.defined()) {
     if (y.numel() != 1)
       fail(at, {"only a single number has an implied gradient of 1, and the shape is ", y.shape()},
@@ -5269,7 +5276,8 @@ inline std::vector<Tensor> grad(const std::vector<Tensor>& outputs,
   for (const Tensor& x : inputs) {
     check_together(at, {&x});
     if (!x.requires_grad())
-      fail(at, {"an input does not require grad"}, {"make it with {.requires_grad = true}"});
+      fail(at, {"input ", &x - inputs.data(), " does not require grad"},
+           {"make it with {.requires_grad = true}"});
   }
   options.retain_graph = options.retain_graph || options.create_graph;
   std::vector<Tensor> gradients = Pass(outputs, seeds, &inputs, options, loc).run();
@@ -7976,7 +7984,8 @@ inline void check_index(const Tensor& index, std::int64_t size, const At& at) {
     fail(at, {"the index is ", index.dtype(), ", not int64"}, {"convert with .to(int64)"});
   std::int64_t bad = 0;
   if (first_out_of_range(index.elements(), size, bad))
-    fail(at, {"index ", bad, " is out of range for size ", size});
+    fail(at, {"index ", bad, " is out of range for size ", size},
+         {"an index is at least 0 and less than ", size});
 }
 inline Tensor picked(const Tensor& x, const Tensor& index, int axis, const At& at) {
   Tensor y = fresh(index.shape(), x.dtype(), x.device(), at);
@@ -12915,7 +12924,7 @@ inline Optimizer::Optimizer(const char* name, const std::vector<Tensor>& paramet
   const NoGrad guard;
   for (const Tensor& w : parameters) {
     if (!w.defined() || !w.is_leaf() || !w.requires_grad())
-      fail(at, {"a parameter is not a leaf that requires grad"},
+      fail(at, {"parameter ", &w - parameters.data(), " is not a leaf that requires grad"},
            {"make it with {.requires_grad = true}"});
     for (const Parameter& other : parameters_)
       if (other.w.id() == w.id()) fail(at, {"a parameter is there twice"}, {"name each once"});

@@ -505,14 +505,15 @@ TEST_CASE("who uses the gradient of a tensor in the middle is told how to keep i
   const Tensor x = leaf(2.0), h = x * 3;
   h.backward();
   CHECK_FALSE(h.grad().defined());
-  CHECK(
-      error_of([&] { return h.grad() * 2; }) ==
-      "mul: an input is undefined; the last grad() was that of a tensor that is not a leaf, and "
-      "those keep none at HERE. Hint: if this is it, call retain_grad() before backward(), or, to "
-      "keep a parameter a leaf, update it with { NoGrad guard; w -= lr * w.grad(); }");
+  CHECK(error_of([&] { return h.grad() * 2; }) ==
+        "mul: an input is undefined; the last grad() was that of a tensor that is not a leaf, and "
+        "those keep none at HERE. Hint: if this is it, keep a parameter a leaf: update it with { "
+        "NoGrad guard; w -= lr * w.grad(); }. Of another tensor call retain_grad() before "
+        "backward()");
   CHECK(error_of([&] { return leaf(1.0).grad() * 2; }) ==
-        "mul: an input is undefined, as grad() is before a backward pass at HERE. "
-        "Hint: call backward() first, or ask defined()");
+        "mul: an input is undefined, as a Tensor without a value is, and grad() "
+        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
+        "or zeros(...), call backward() first, or ask defined()");
 
   // It is told once, and not of what another grad() has given.
   const auto of_nothing = [&] { return error_of([] { return Tensor() * 2; }); };
@@ -874,17 +875,20 @@ TEST_CASE("what forgets to compute or to save in an operation of one's own is na
   CHECK(error_of([&] { return custom<Forgetful>(x); }) ==
         "forgetful: its forward has returned an undefined tensor at HERE.");
   CHECK(error_of([&] { return custom<Unnamed>(x).sum().backward(), 0; }) ==
-        "forgetful: its rule asks for a, which its facts do not name at HERE.");
+        "forgetful: its rule asks for a, which its facts do not name at HERE. Hint: an operation "
+        "keeps what its .derivatives name: write the letter there");
   CHECK(error_of([&] { return custom<Miscounted>(x).sum().backward(), 0; }) ==
         "forgetful: its rule asks for input 1, and it was called with 1 at HERE. Hint: inputs are "
         "numbered from 0");
   CHECK(error_of([&] { return custom<Empty>(x).sum().backward(), 0; }) ==
         "forgetful: its rule gives an undefined gradient to input 0 at HERE.");
   CHECK(error_of([&] { return custom<Nameless>(x).sum().backward(), 0; }) ==
-        "custom: its rule asks for a, which its facts do not name at HERE.");
+        "custom: its rule asks for a, which its facts do not name at HERE. Hint: an operation "
+        "keeps what its .derivatives name: write the letter there");
   CHECK(error_of([&] { return custom<Cube>(Tensor()); }) ==
-        "cube: an input is undefined, as grad() is before a backward pass at HERE. "
-        "Hint: call backward() first, or ask defined()");
+        "cube: an input is undefined, as a Tensor without a value is, and grad() "
+        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
+        "or zeros(...), call backward() first, or ask defined()");
 }
 
 TEST_CASE("whoever watches sees an operation of one's own as one step") {

@@ -127,10 +127,14 @@ TEST_CASE("gather says which index is out of range") {
   const Tensor x = zeros({2, 3});
   CHECK(error_of([&] {
           return x.gather(1, tensor({{0}, {3}}));
-        }) == "gather: index 3 is out of range for size 3 at HERE.");
+        }) ==
+        "gather: index 3 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(error_of([&] {
           return x.gather(1, tensor({{0}, {-1}}));
-        }) == "gather: index -1 is out of range for size 3 at HERE.");
+        }) ==
+        "gather: index -1 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(error_of([&] { return x.gather(1, tensor({{0.}})); }) ==
         "gather: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return x.gather(1, tensor({0})); }) ==
@@ -144,13 +148,15 @@ TEST_CASE("what picks and places says what does not fit") {
   const Tensor x = zeros({2, 3}), row = zeros({3});
   const Tensor one = tensor({{0}}), source = ones({1, 1});
   CHECK(error_of([&] { return x.index_select(0, tensor({2})); }) ==
-        "index_select: index 2 is out of range for size 2 at HERE.");
+        "index_select: index 2 is out of range for size 2 at HERE. Hint: "
+        "an index is at least 0 and less than 2");
   CHECK(error_of([&] { return x.index_select(0, one); }) ==
         "index_select: the index has shape [1, 1], and not one axis at HERE.");
   CHECK(error_of([&] { return tensor(1.0).index_select(0, tensor({0})); }) ==
         "index_select: a 0-d tensor has no axis to index at HERE.");
   CHECK(error_of([&] { return x.scatter(1, tensor({{3}}), source); }) ==
-        "scatter: index 3 is out of range for size 3 at HERE.");
+        "scatter: index 3 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(error_of([&] { return x.scatter(1, tensor({0}), 1); }) ==
         "scatter: the index [1] and the source [1] need as many axes as [2, 3] at HERE.");
   CHECK(error_of([&] {
@@ -444,8 +450,9 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
   CHECK_FALSE(none.defined());
   CHECK_FALSE(leaf(1.0).grad().defined());
   CHECK(error_of([&] { return x + none; }) ==
-        "add: an input is undefined, as grad() is before a backward pass at HERE. Hint: "
-        "call backward() first, or ask defined()");
+        "add: an input is undefined, as a Tensor without a value is, and grad() "
+        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
+        "or zeros(...), call backward() first, or ask defined()");
   CHECK(error_of([&] { return none.exp(); }).find("exp: an input is undefined") == 0);
   CHECK(error_of([&] { return none - x; }).find("sub: an input is undefined") == 0);
   CHECK(error_of([&] { return none.matmul(x); }).find("matmul: an input is undefined") == 0);
@@ -475,7 +482,8 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
                                           [&] { none.named("x"); }}) {
     const std::string text = error_of(use);
     CAPTURE(text);
-    CHECK(text.find("is undefined, as grad() is before a backward pass") != std::string::npos);
+    CHECK(text.find("is undefined, as a Tensor without a value is, and grad() "
+                    "before a backward pass") != std::string::npos);
   }
   CHECK(to_string(none) == "tensor(undefined)");
 }
@@ -503,7 +511,10 @@ TEST_CASE("backward explains what it cannot do") {
   const Tensor x = leaf({1., 2.}), plain = tensor(1.0);
   CHECK(error_of([&] { plain.backward(); }) ==
         "backward: this tensor does not require grad: nothing that leads to it was recorded at "
-        "HERE. Hint: make a leaf with {.requires_grad = true} and compute outside of NoGrad");
+        "HERE. Hint: make a leaf with {.requires_grad = true} and compute outside "
+        "of NoGrad; comparisons, argmax, integers and detach() cut "
+        "the way back, and so does grad() without {.create_graph = "
+        "true}");
   CHECK(error_of([&] { (x * x).backward(); }) ==
         "backward: only a single number has an implied gradient of 1, and the shape is [2] at "
         "HERE. Hint: reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
@@ -520,7 +531,7 @@ TEST_CASE("grad explains what it cannot do") {
   const Tensor x = leaf({1., 2.});
   CHECK(error_of([&] { return grad(x * x, x); }).find("grad: only a single number") == 0);
   CHECK(error_of([&] { return grad((x * x).sum(), tensor(1.0)); }) ==
-        "grad: an input does not require grad at HERE. Hint: make it with {.requires_grad = true}");
+        "grad: input 0 does not require grad at HERE. Hint: make it with {.requires_grad = true}");
 }
 
 TEST_CASE("hooks and retained gradients need a gradient that will come") {
@@ -559,7 +570,9 @@ TEST_CASE("losses say what does not fit") {
         0);
   CHECK(error_of([&] {
           return nll_loss(x, tensor({0, 3}));
-        }) == "nll_loss: index 3 is out of range for size 3 at HERE.");
+        }) ==
+        "nll_loss: index 3 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(error_of([&] { return nll_loss(x, row); }).find("nll_loss: the target is float32") == 0);
   CHECK(error_of([&] {
           return nll_loss(x, tensor({0, 1}), {.weight = x});
@@ -584,13 +597,15 @@ TEST_CASE("layers say what does not fit") {
           return one_hot(tensor({1., 2.}));
         }) == "one_hot: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return one_hot(tensor({3}), 3); }) ==
-        "one_hot: index 3 is out of range for size 3 at HERE.");
+        "one_hot: index 3 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(
       error_of([&] { return one_hot(zeros({0}, {.dtype = int64})); }) ==
       "one_hot: an empty index does not tell how many classes there are at HERE. Hint: name their "
       "number");
   CHECK(error_of([&] { return embedding(tensor({2}), x); }) ==
-        "embedding: index 2 is out of range for size 2 at HERE.");
+        "embedding: index 2 is out of range for size 2 at HERE. Hint: "
+        "an index is at least 0 and less than 2");
   CHECK(error_of([&] { return embedding(tensor({0}), zeros({2})); }) ==
         "embedding: the weight has shape [2], and not two axes at HERE.");
   CHECK(error_of([&] { return layer_norm(x, {2}); }) ==
@@ -690,7 +705,9 @@ TEST_CASE("cross_entropy says which shapes and classes go together") {
   const Tensor logits = zeros({2, 3});
   CHECK(error_of([&] {
           return cross_entropy(logits, tensor({0, 3}));
-        }) == "cross_entropy: index 3 is out of range for size 3 at HERE.");
+        }) ==
+        "cross_entropy: index 3 is out of range for size 3 at HERE. Hint: "
+        "an index is at least 0 and less than 3");
   CHECK(error_of([&] {
           return cross_entropy(logits, tensor({0, 1, 2}));
         }) ==
@@ -712,7 +729,7 @@ TEST_CASE("an empty range of random integers is refused") {
 
 TEST_CASE("an optimiser wants leaves that require grad") {
   CHECK(error_of([] { return optim::SGD({tensor(1.0)}); }) ==
-        "SGD: a parameter is not a leaf that requires grad at HERE. Hint: make it with "
+        "SGD: parameter 0 is not a leaf that requires grad at HERE. Hint: make it with "
         "{.requires_grad = true}");
   CHECK(refused([] { return optim::SGD({leaf(1.0)}, {.lr = -1}); }));
 }

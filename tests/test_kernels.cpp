@@ -735,8 +735,8 @@ double worst_error(Fast fast, True exact, std::uint32_t step = 1013) {
   return worst;
 }
 
-// Tried by hand as well with fused multiplications and a step of 3: the worst is
-// sigmoid(-0.000345), 1.9988 units.
+// Tried by hand for every float32, with fused multiplications: the worst is sigmoid(-0.000345),
+// 1.9991 units.
 TEST_CASE("exp, log, tanh and sigmoid of float32 are right to 2 units in the last place") {
   CHECK(worst_error([](float x) { return formula::Exp::of(x); },
                     [](double x) { return std::exp(x); }) < 2);
@@ -758,8 +758,8 @@ TEST_CASE("erf and gelu of float32 are right to 2 units in the last place") {
                     [](double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); }) < 2);
 }
 
-// Tried by hand as well with fused multiplications and a step of 37, where x is negative: the worst
-// is elu(-0.392), 0.94 units.
+// Tried by hand for every float32, with fused multiplications: the worst is elu(-0.383), 0.952
+// units.
 TEST_CASE("elu of float32 is right to 1 unit in the last place") {
   CHECK(worst_error([](float x) { return formula::Elu::of(x, 1.0f); },
                     [](double x) { return x > 0 ? x : std::expm1(x); }) < 1);

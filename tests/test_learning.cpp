@@ -776,7 +776,7 @@ TEST_CASE("an optimiser refuses what it can't work with") {
       "AdamW: there are no parameters at HERE. Hint: hand over net.parameters(); they are those of "
       "the layers that went through add(...)");
   CHECK(error_of([&] { return optim::Adam({w * 2}), 0; }) ==
-        "Adam: a parameter is not a leaf that requires grad at HERE. Hint: make it with "
+        "Adam: parameter 0 is not a leaf that requires grad at HERE. Hint: make it with "
         "{.requires_grad = true}");
   CHECK(error_of([&] { return optim::RMSprop({w}, {.lr = -1}), 0; }) ==
         "RMSprop: the learning rate is negative: -1 at HERE.");

@@ -875,7 +875,9 @@ TEST_CASE("what can't be picked or placed is refused before anything is written"
         "[]: the mask has shape [3], and the tensor begins with [2] at HERE.");
   CHECK(error_of([&] {
           return x[tensor({1, -3})];
-        }) == "[]: index -3 is out of range for size 2 at HERE.");
+        }) ==
+        "[]: index -3 is out of range for size 2 at HERE. Hint: "
+        "an index is at least 0 and less than 2");
   CHECK(error_of([&] { return x[tensor({1.})]; }) ==
         "[]: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return tensor(1.)[tensor({0})]; }) ==

@@ -334,6 +334,28 @@ TEST_CASE("a gradient that was set to 0 in place begins its ledger anew") {
   CHECK(timeline.gradient(timeline.end(3), w).value.text(0) == "4.0");
 }
 
+TEST_CASE("the sum of a grad() stands by itself, and is no part of the next pass's") {
+  Machine m;
+  const Id x = m.leaf("x", {2});
+  const Id y = m.pow(x, 2);
+  m.backward(y);
+  m.backward(y, false, x);  // grad(y, x)
+  const Timeline timeline = timeline_of(m);
+  // made, pow, begins, arrived, landed; begins, arrived
+  const std::vector<Contribution> of_grad = timeline.ledger(timeline.at(1, 7), x);
+  REQUIRE(of_grad.size() == 1);
+  CHECK(of_grad[0].of_grad);
+  CHECK(of_grad[0].pass == 2);
+
+  m.backward(y);
+  const Timeline after = timeline_of(m);
+  const std::vector<Contribution> both = after.ledger(after.end(1), x);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].pass == 1);
+  CHECK(both[1].pass == 3);
+  CHECK_FALSE(both[1].of_grad);
+}
+
 TEST_CASE("a tensor used twice by one op has two rows") {
   Machine m;
   const Id x = m.leaf("x", {3});

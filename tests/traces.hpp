@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -71,8 +72,8 @@ class Machine {
     return record("sum", {a}, {}, {total});
   }
 
-  void backward(Id root, bool create_graph = false) {
-    begin_pass(root, create_graph);
+  void backward(Id root, bool create_graph = false, std::optional<Id> asked = {}) {
+    begin_pass(root, create_graph, asked);
     // Nodes and leaves together, by falling number: all that hands to a thing has a greater one.
     std::map<Id, std::vector<float>> gradients;
     std::map<Id, Id> turns;  // node or leaf -> tensor
@@ -88,10 +89,10 @@ class Machine {
     while (!turns.empty()) {
       const Id tensor = turns.rbegin()->second;
       turns.erase(std::prev(turns.end()));
-      if (tensors_[tensor].node == 0)
-        land(tensor, gradients[tensor]);
-      else
+      if (tensors_[tensor].node != 0)
         hand_on(tensors_[tensor], gradients[tensor], receive);
+      else if (!asked)
+        land(tensor, gradients[tensor]);
     }
     add(PassEnds{pass_});
   }
@@ -241,12 +242,13 @@ class Machine {
     return keep(std::move(result));
   }
 
-  void begin_pass(Id root, bool create_graph) {
+  void begin_pass(Id root, bool create_graph, std::optional<Id> asked = {}) {
     PassBegins begins;
     begins.pass = ++pass_;
     begins.roots = {tensors_[root].seen};
     begins.seeds = {seen_new(std::vector<float>(size(root), 1.0F), false, true)};
     begins.create_graph = create_graph;
+    if (asked) begins.asked = {tensors_[*asked].seen};
     add(std::move(begins));
   }
 

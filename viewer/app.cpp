@@ -281,6 +281,7 @@ class App {
   void obey();
   void play(double now);
   double wait_for() const;
+  bool waits_for_run(double now) const;
   bool settled() const { return scene_->settled && canvas_.settled(); }
 
   void frame(const std::string& picture);
@@ -349,6 +350,7 @@ int App::run() {
       draw_frames_ = 1;
     }
     if (draw_frames_ == 0 && settled() && options_.shot.empty()) continue;
+    if (waits_for_run(now)) continue;
     draw_frames_ = std::max(0, draw_frames_ - 1);
     const bool last = picture_is_due(now);
     const bool empty = session_.timeline().steps().empty();
@@ -373,6 +375,7 @@ std::string App::cannot_be_shown() const {
 
 // How long nothing may happen without being missed.
 double App::wait_for() const {
+  if (waits_for_run(glfwGetTime())) return 0.02;
   if (draw_frames_ > 0 || !desk_.asked.empty() || desk_.lesson_asked || !options_.shot.empty())
     return 1e-3;
   if (!settled()) return 1.0 / 60;
@@ -673,6 +676,11 @@ void App::frame(const std::string& picture) {
 }
 
 // ---- For tests and pictures ----------------------------------------------------------------------
+
+// Nobody sees what is drawn before the run of a picture has ended, and the compiler needs the time.
+bool App::waits_for_run(double now) const {
+  return !options_.shot.empty() && session_.running() && now < patience - 2;
+}
 
 bool App::picture_is_due(double now) {
   if (options_.shot.empty()) return false;

@@ -200,6 +200,8 @@ class Inspector {
     }
     labelled("gradient", gradient.value, theme_.gradient, 16);
     if (gradient.state == State::so_far) label_and_words("", "so far");
+    if (gradient.state == State::complete && timeline_.is_leaf(id))
+      label_and_words("", "for grad(): it did not land here");
   }
 
   void label_and_words(std::string_view label, std::string_view words) {
@@ -399,7 +401,10 @@ class Inspector {
       card(row, widths, hidden, id, element);
     }
     sum_row(rows, many_passes, hidden, element);
-    if (many_passes && seen.is_leaf)
+    if (rows.back().of_grad && seen.is_leaf)
+      note("grad() hands this sum to the program. What " + timeline_.name(id) +
+           ".grad() holds stays as it is.");
+    else if (many_passes && seen.is_leaf)
       note("It is added to what the passes before have left: no zero_grad() came in between.");
     if (!seen.shape.empty() && !element && !hidden && timeline_.value(desk_.cursor, id).count() > 1)
       note("Point at an element to see its own numbers.");

@@ -81,6 +81,7 @@ struct Gradient {
 // One row of the ledger: what one op hands (or will hand) one tensor through one of its slots.
 struct Contribution {
   std::int64_t pass = 0;  // 0: of a pass that has not begun in the trace
+  bool of_grad = false;   // the pass of a grad(), which leaves the leaves' own gradients alone
   std::size_t op = 0;     // the op's event
   int slot = 0;
   std::string from;     // "c = x · y"
