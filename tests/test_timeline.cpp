@@ -409,6 +409,34 @@ TEST_CASE("a result is called after its variable, and in mid-expression after it
   CHECK(timeline.describe_op(timeline.maker(product).value()) == "x · y");
 }
 
+TEST_CASE("a line that fails before it assigns gives its variable's name to nothing") {
+  Machine m;
+  m.source("auto h = relu(matmul(x, w * 2));\n");
+  const Id x = m.leaf("x", {1}), w = m.leaf("w", {2});
+  m.line = 1;
+  const Id product = m.mul(w, w);
+  m.add(Failed{"matmul", {x, product}, "matmul: inner sizes differ."});
+  CHECK(timeline_of(m).name(product) == "w · w");
+}
+
+TEST_CASE("what a pass computes has no variable, though it has the line of an operation") {
+  Machine m;
+  m.source("auto y = x * x;\n");
+  const Id x = m.leaf("x", {2});
+  m.line = 1;
+  const Id y = m.mul(x, x);
+  PassBegins begins;
+  begins.pass = 1;
+  m.add(begins);
+  const Id slope = m.mul(y, x);
+  m.add(PassEnds{1});
+  const Id again = m.mul(x, x);
+  const Timeline timeline = timeline_of(m);
+  CHECK(timeline.name(y) == "y");
+  CHECK(timeline.name(slope) == "y · x");
+  CHECK(timeline.name(again) == "y");
+}
+
 TEST_CASE("in a loop every turn's last result is the variable") {
   Machine m;
   m.source("for (int i = 0; i < 3; ++i)\n  h = h * w + x;  // each turn\n");

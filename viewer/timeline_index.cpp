@@ -125,6 +125,7 @@ void Timeline::Index::born(std::size_t i, const Event& event, const Seen& seen, 
   if (!fresh) return;  // written in place
   tensor.born = i;
   tensor.birth_seen = true;
+  if (pass_runs()) return;
   tensor.on_line = current;
   tensor.on_line.line = event.line;
   tensor.on_line.output = output;
@@ -143,7 +144,14 @@ Id Timeline::Index::call_on_line(const Event& event) const {
   return call;
 }
 
+// What a pass computes has the line of the operation that it goes back through, and no variable.
+bool Timeline::Index::pass_runs() const {
+  const PassBegins* begins = pass_begins.empty() ? nullptr : get<PassBegins>(pass_begins.back());
+  return begins != nullptr && !passes.at(begins->pass).end;
+}
+
 void Timeline::Index::enter_line(std::size_t i, const Event& event) {
+  if (pass_runs()) return;
   const Id call = call_on_line(event);
   const std::uint64_t unit = call != 0 ? call : std::uint64_t{i} | (std::uint64_t{1} << 63);
   if (!(current.line == event.line)) {
@@ -170,7 +178,7 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Op& op) {
     TensorTrack& input = see(i, op.inputs[slot]);
     of_gradients |= op.node == 0 && input.of_gradients;
     input.uses.push_back({i, static_cast<int>(slot)});
-    if (input.on_line.run == current.run && current.run != 0) {
+    if (input.on_line.run == current.run && current.run != 0 && !pass_runs()) {
       input.on_line.used_in_run = true;
       input.on_line.used_in_unit |= input.on_line.unit == current.unit;
     }
@@ -190,12 +198,17 @@ void Timeline::Index::read(std::size_t i, const Event& event, const Op& op) {
   add_step(i, event, box_of(event.scope) == 0);
 }
 
-void Timeline::Index::read(std::size_t i, const Event& event, const Failed&) {
+// What it was given is not what its line was to assign.
+void Timeline::Index::read(std::size_t i, const Event& event, const Failed& failed) {
+  for (const Id id : failed.inputs)
+    if (auto input = tensors.find(id); input != tensors.end() && current.line == event.line)
+      input->second.on_line.used_in_run |= input->second.on_line.run == current.run;
   failures.push_back(i);
   add_step(i, event, true);
 }
 
 void Timeline::Index::read(std::size_t i, const Event& event, const PassBegins& begins) {
+  current = OnLine{};
   passes[begins.pass].begin = i;
   pass_begins.push_back(i);
   for (const Seen& root : begins.roots) {

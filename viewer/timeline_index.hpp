@@ -172,6 +172,7 @@ struct Timeline::Index {
   void born(std::size_t i, const Event& event, const Seen& seen, int output);
   void enter_line(std::size_t i, const Event& event);
   Id call_on_line(const Event& event) const;
+  bool pass_runs() const;
   void begin_episode(std::size_t at);
   void settle(Episode& episode);
   void add_step(std::size_t i, const Event& event, bool visible);
