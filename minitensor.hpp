@@ -13432,6 +13432,15 @@ inline void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_
 
 }  // namespace optim
 
+// Where PyTorch has them.
+namespace optim::lr_scheduler {
+using optim::StepLR, optim::ExponentialLR, optim::CosineAnnealingLR, optim::LinearLR,
+    optim::OneCycleLR;
+}
+namespace nn::utils {
+using optim::clip_grad_norm_, optim::clip_grad_value_;
+}
+
 // ---- Data ---------------------------------------------------------------------------------------
 
 namespace data {

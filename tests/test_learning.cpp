@@ -826,7 +826,7 @@ std::string differ(const Values& got, const Values& want) {
 TEST_CASE("schedules give PyTorch's rates") {
   {
     Rates r;
-    optim::StepLR schedule(r.optimizer, 2, 0.5);
+    optim::lr_scheduler::StepLR schedule(r.optimizer, 2, 0.5);
     CHECK(differ(r.of({&schedule}, 6), {1, 1, 0.5, 0.5, 0.25, 0.25}) == "");
   }
   {
@@ -978,7 +978,7 @@ TEST_CASE("a norm that is no number is refused on request") {
   w.set_grad(tensor({not_a_number, 1.}));
   CHECK(error_of([&] { return optim::clip_grad_norm_({w}, 1, {.error_if_nonfinite = true}); }) ==
         "clip_grad_norm_: the norm of the gradients is nan at HERE.");
-  static_cast<void>(optim::clip_grad_norm_({w}, 1));
+  static_cast<void>(nn::utils::clip_grad_norm_({w}, 1));
   CHECK(std::isnan(w.grad()[1].item()));  // as in PyTorch: all of them are NaN
 }
 
