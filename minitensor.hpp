@@ -3414,10 +3414,10 @@ MINITENSOR_FORMULA Y converted(A a) {
 // ================================================================================================
 //
 // A machine can hold elements and work on them, with some twenty verbs. Everything a tensor does
-// is made of these. Below are the verbs of the processor (its
-// random numbers are in chapter 12, an optimiser's steps in the appendix). Another machine brings a
-// table of the same verbs, and a View whose device is that machine sends the verb there. The table
-// cannot take a formula as a template argument, so it takes the formula's number.
+// is made of these. Below are the verbs of the processor (its random numbers are in chapter 12, an
+// optimiser's steps in the appendix). Another machine brings a table of the same verbs, and a View
+// whose device is that machine sends the verb there. The table cannot take a formula as a template
+// argument, so it takes the formula's number.
 
 // What a card is, as its maker says, and what has become of its memory. All sizes are in bytes.
 struct DeviceProperties {
@@ -3773,9 +3773,8 @@ const Thing& pick_for(DType dtype, const PerDType<Thing>& things) {
   return thing;
 }
 
-// y = F(a). Here and below all views have one shape, and one dtype, except where y or a
-// condition holds truth values. y may be the same view as an input, but must not overlap one in
-// another way.
+// y = F(a). Here and below all views have one shape, and one dtype, except where y or a condition
+// holds truth values. y may be the same view as an input, but must not overlap one in another way.
 template <class F>
 void map(const View& y, const View& a) {
   if (const Machine* other = machine(y.device)) return other->map(formula::number_of<F>, y, a);
