@@ -511,9 +511,9 @@ TEST_CASE("who uses the gradient of a tensor in the middle is told how to keep i
         "NoGrad guard; w -= lr * w.grad(); }. Of another tensor call retain_grad() before "
         "backward()");
   CHECK(error_of([&] { return leaf(1.0).grad() * 2; }) ==
-        "mul: an input is undefined, as a Tensor without a value is, and grad() "
-        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
-        "or zeros(...), call backward() first, or ask defined()");
+        "mul: an input is undefined, as a Tensor without a value is, and grad() before a backward "
+        "pass at HERE. Hint: begin with tensor(0.0) or zeros(...), call backward() first, or ask "
+        "defined()");
 
   // It is told once, and not of what another grad() has given.
   const auto of_nothing = [&] { return error_of([] { return Tensor() * 2; }); };
@@ -886,9 +886,9 @@ TEST_CASE("what forgets to compute or to save in an operation of one's own is na
         "custom: its rule asks for a, which its facts do not name at HERE. Hint: an operation "
         "keeps what its .derivatives name: write the letter there");
   CHECK(error_of([&] { return custom<Cube>(Tensor()); }) ==
-        "cube: an input is undefined, as a Tensor without a value is, and grad() "
-        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
-        "or zeros(...), call backward() first, or ask defined()");
+        "cube: an input is undefined, as a Tensor without a value is, and grad() before a backward "
+        "pass at HERE. Hint: begin with tensor(0.0) or zeros(...), call backward() first, or ask "
+        "defined()");
 }
 
 TEST_CASE("whoever watches sees an operation of one's own as one step") {

@@ -102,9 +102,9 @@ TEST_CASE("what cannot be shared is refused with a hint") {
         "to_dlpack: the tensor is part of a graph, which the other side would not see at HERE. "
         "Hint: share x.detach()");
   CHECK(error_of([] { return to_dlpack(Tensor()) != nullptr; }) ==
-        "to_dlpack: an input is undefined, as a Tensor without a value is, and grad() "
-        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
-        "or zeros(...), call backward() first, or ask defined()");
+        "to_dlpack: an input is undefined, as a Tensor without a value is, and grad() before a "
+        "backward pass at HERE. Hint: begin with tensor(0.0) or zeros(...), call backward() first, "
+        "or ask defined()");
 }
 
 // ---- In -----------------------------------------------------------------------------------------

@@ -128,13 +128,13 @@ TEST_CASE("gather says which index is out of range") {
   CHECK(error_of([&] {
           return x.gather(1, tensor({{0}, {3}}));
         }) ==
-        "gather: index 3 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "gather: index 3 is out of range for size 3 at HERE. Hint: an index is at least 0 and less "
+        "than 3");
   CHECK(error_of([&] {
           return x.gather(1, tensor({{0}, {-1}}));
         }) ==
-        "gather: index -1 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "gather: index -1 is out of range for size 3 at HERE. Hint: an index is at least 0 and "
+        "less than 3");
   CHECK(error_of([&] { return x.gather(1, tensor({{0.}})); }) ==
         "gather: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return x.gather(1, tensor({0})); }) ==
@@ -148,15 +148,15 @@ TEST_CASE("what picks and places says what does not fit") {
   const Tensor x = zeros({2, 3}), row = zeros({3});
   const Tensor one = tensor({{0}}), source = ones({1, 1});
   CHECK(error_of([&] { return x.index_select(0, tensor({2})); }) ==
-        "index_select: index 2 is out of range for size 2 at HERE. Hint: "
-        "an index is at least 0 and less than 2");
+        "index_select: index 2 is out of range for size 2 at HERE. Hint: an index is at least 0 "
+        "and less than 2");
   CHECK(error_of([&] { return x.index_select(0, one); }) ==
         "index_select: the index has shape [1, 1], and not one axis at HERE.");
   CHECK(error_of([&] { return tensor(1.0).index_select(0, tensor({0})); }) ==
         "index_select: a 0-d tensor has no axis to index at HERE.");
   CHECK(error_of([&] { return x.scatter(1, tensor({{3}}), source); }) ==
-        "scatter: index 3 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "scatter: index 3 is out of range for size 3 at HERE. Hint: an index is at least 0 and "
+        "less than 3");
   CHECK(error_of([&] { return x.scatter(1, tensor({0}), 1); }) ==
         "scatter: the index [1] and the source [1] need as many axes as [2, 3] at HERE.");
   CHECK(error_of([&] {
@@ -450,9 +450,9 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
   CHECK_FALSE(none.defined());
   CHECK_FALSE(leaf(1.0).grad().defined());
   CHECK(error_of([&] { return x + none; }) ==
-        "add: an input is undefined, as a Tensor without a value is, and grad() "
-        "before a backward pass at HERE. Hint: begin with tensor(0.0) "
-        "or zeros(...), call backward() first, or ask defined()");
+        "add: an input is undefined, as a Tensor without a value is, and grad() before a backward "
+        "pass at HERE. Hint: begin with tensor(0.0) or zeros(...), call backward() first, or ask "
+        "defined()");
   CHECK(error_of([&] { return none.exp(); }).find("exp: an input is undefined") == 0);
   CHECK(error_of([&] { return none - x; }).find("sub: an input is undefined") == 0);
   CHECK(error_of([&] { return none.matmul(x); }).find("matmul: an input is undefined") == 0);
@@ -482,8 +482,9 @@ TEST_CASE("an undefined tensor says what it is, whatever is done with it") {
                                           [&] { none.named("x"); }}) {
     const std::string text = error_of(use);
     CAPTURE(text);
-    CHECK(text.find("is undefined, as a Tensor without a value is, and grad() "
-                    "before a backward pass") != std::string::npos);
+    CHECK(text.find(
+              "is undefined, as a Tensor without a value is, and grad() before a backward pass") !=
+          std::string::npos);
   }
   CHECK(to_string(none) == "tensor(undefined)");
 }
@@ -511,10 +512,9 @@ TEST_CASE("backward explains what it cannot do") {
   const Tensor x = leaf({1., 2.}), plain = tensor(1.0);
   CHECK(error_of([&] { plain.backward(); }) ==
         "backward: this tensor does not require grad: nothing that leads to it was recorded at "
-        "HERE. Hint: make a leaf with {.requires_grad = true} and compute outside "
-        "of NoGrad; comparisons, argmax, integers and detach() cut "
-        "the way back, and so does grad() without {.create_graph = "
-        "true}");
+        "HERE. Hint: make a leaf with {.requires_grad = true} and compute outside of NoGrad; "
+        "comparisons, argmax, integers and detach() cut the way back, and so does grad() without "
+        "{.create_graph = true}");
   CHECK(error_of([&] { (x * x).backward(); }) ==
         "backward: only a single number has an implied gradient of 1, and the shape is [2] at "
         "HERE. Hint: reduce with sum() or mean(), or pass the gradient: y.backward(ones_like(y))");
@@ -571,8 +571,8 @@ TEST_CASE("losses say what does not fit") {
   CHECK(error_of([&] {
           return nll_loss(x, tensor({0, 3}));
         }) ==
-        "nll_loss: index 3 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "nll_loss: index 3 is out of range for size 3 at HERE. Hint: an index is at least 0 and "
+        "less than 3");
   CHECK(error_of([&] { return nll_loss(x, row); }).find("nll_loss: the target is float32") == 0);
   CHECK(error_of([&] {
           return nll_loss(x, tensor({0, 1}), {.weight = x});
@@ -597,15 +597,15 @@ TEST_CASE("layers say what does not fit") {
           return one_hot(tensor({1., 2.}));
         }) == "one_hot: the index is float32, not int64 at HERE. Hint: convert with .to(int64)");
   CHECK(error_of([&] { return one_hot(tensor({3}), 3); }) ==
-        "one_hot: index 3 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "one_hot: index 3 is out of range for size 3 at HERE. Hint: an index is at least 0 and "
+        "less than 3");
   CHECK(
       error_of([&] { return one_hot(zeros({0}, {.dtype = int64})); }) ==
       "one_hot: an empty index does not tell how many classes there are at HERE. Hint: name their "
       "number");
   CHECK(error_of([&] { return embedding(tensor({2}), x); }) ==
-        "embedding: index 2 is out of range for size 2 at HERE. Hint: "
-        "an index is at least 0 and less than 2");
+        "embedding: index 2 is out of range for size 2 at HERE. Hint: an index is at least 0 and "
+        "less than 2");
   CHECK(error_of([&] { return embedding(tensor({0}), zeros({2})); }) ==
         "embedding: the weight has shape [2], and not two axes at HERE.");
   CHECK(error_of([&] { return layer_norm(x, {2}); }) ==
@@ -706,8 +706,8 @@ TEST_CASE("cross_entropy says which shapes and classes go together") {
   CHECK(error_of([&] {
           return cross_entropy(logits, tensor({0, 3}));
         }) ==
-        "cross_entropy: index 3 is out of range for size 3 at HERE. Hint: "
-        "an index is at least 0 and less than 3");
+        "cross_entropy: index 3 is out of range for size 3 at HERE. Hint: an index is at least 0 "
+        "and less than 3");
   CHECK(error_of([&] {
           return cross_entropy(logits, tensor({0, 1, 2}));
         }) ==

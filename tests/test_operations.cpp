@@ -1468,6 +1468,7 @@ TEST_CASE("exp and sigmoid of a number do not depend on its neighbours") {
       CHECK(difference(b.slice(0, 601, 1200), a.slice(0, 601, 1200)) == "");
     }
   }
+  // (The sum of a softmax meets its numbers in another order.)
   const Tensor row = linspace(-60, 0, 1200), masked = cat({row, full({8}, -infinity)});
   CHECK(difference(masked.softmax(0).slice(0, 0, 1200), row.softmax(0), 1e-6) == "");
 }

@@ -344,8 +344,10 @@ TEST_CASE("the sum of a grad() stands by itself, and is no part of the next pass
   // made, pow, begins, arrived, landed; begins, arrived
   const std::vector<Contribution> of_grad = timeline.ledger(timeline.at(1, 7), x);
   REQUIRE(of_grad.size() == 1);
-  CHECK(of_grad[0].of_grad);
   CHECK(of_grad[0].pass == 2);
+  CHECK(timeline.of_grad(2));
+  CHECK(timeline.gradient(timeline.end(1), x).value.text(0) == "4.0");
+  CHECK(timeline.gradient(timeline.end(1), x).before.value().text(0) == "4.0");
 
   m.backward(y);
   const Timeline after = timeline_of(m);
@@ -353,7 +355,8 @@ TEST_CASE("the sum of a grad() stands by itself, and is no part of the next pass
   REQUIRE(both.size() == 2);
   CHECK(both[0].pass == 1);
   CHECK(both[1].pass == 3);
-  CHECK_FALSE(both[1].of_grad);
+  CHECK_FALSE(after.of_grad(3));
+  CHECK_FALSE(after.of_grad(0));
 }
 
 TEST_CASE("a tensor used twice by one op has two rows") {

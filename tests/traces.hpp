@@ -242,7 +242,7 @@ class Machine {
     return keep(std::move(result));
   }
 
-  void begin_pass(Id root, bool create_graph, std::optional<Id> asked = {}) {
+  void begin_pass(Id root, bool create_graph, std::optional<Id> asked) {
     PassBegins begins;
     begins.pass = ++pass_;
     begins.roots = {tensors_[root].seen};

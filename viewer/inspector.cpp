@@ -193,15 +193,14 @@ class Inspector {
       return label_and_words("gradient", "cleared by zero_grad()");
     if (covered(id)) return cover("gradient", id);
     // What grad() holds is one thing, what has arrived so far another: the ledger sums it up.
-    if (gradient.state == State::so_far && timeline_.is_leaf(id)) {
-      if (!gradient.before) return label_and_words("gradient", "not yet");
+    if (gradient.state != State::landed && timeline_.is_leaf(id)) {
+      const bool of_grad = timeline_.of_grad(timeline_.pass(desk_.cursor).value_or(0));
+      if (!gradient.before) return label_and_words("gradient", of_grad ? "none" : "not yet");
       labelled("gradient", *gradient.before, theme_.gradient, 16);
-      return label_and_words("", "from the pass before; the new sum lands at the end");
+      return label_and_words("", "from the pass before");
     }
     labelled("gradient", gradient.value, theme_.gradient, 16);
     if (gradient.state == State::so_far) label_and_words("", "so far");
-    if (gradient.state == State::complete && timeline_.is_leaf(id))
-      label_and_words("", "for grad(): it did not land here");
   }
 
   void label_and_words(std::string_view label, std::string_view words) {
@@ -401,7 +400,7 @@ class Inspector {
       card(row, widths, hidden, id, element);
     }
     sum_row(rows, many_passes, hidden, element);
-    if (rows.back().of_grad && seen.is_leaf)
+    if (timeline_.of_grad(rows.back().pass) && seen.is_leaf)
       note("grad() hands this sum to the program. What " + timeline_.name(id) +
            ".grad() holds stays as it is.");
     else if (many_passes && seen.is_leaf)

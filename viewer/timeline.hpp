@@ -69,19 +69,18 @@ struct Gradient {
   enum class State : std::uint8_t {
     not_yet,   // nothing has arrived: never shown as 0
     so_far,    // the sum of what has arrived; more is to come, or it has not landed yet
-    complete,  // all contributions of the pass are in (a result, not a leaf)
+    complete,  // all contributions of the pass are in (a result, or what grad() was asked for)
     landed,    // what grad() holds
     cleared    // grad() held something in this episode, and zero_grad() has let go of it
   };
   State state = State::not_yet;
   Value value;                  // unless not_yet or cleared
-  std::optional<Value> before;  // so_far: what grad() held before the running pass
+  std::optional<Value> before;  // so_far, complete: what grad() held before the pass
 };
 
 // One row of the ledger: what one op hands (or will hand) one tensor through one of its slots.
 struct Contribution {
   std::int64_t pass = 0;  // 0: of a pass that has not begun in the trace
-  bool of_grad = false;   // the pass of a grad(), which leaves the leaves' own gradients alone
   std::size_t op = 0;     // the op's event
   int slot = 0;
   std::string from;     // "c = x · y"
@@ -229,6 +228,7 @@ class Timeline {
                                    std::optional<std::size_t> hovered_element = {}) const;
   Progress forward(Cursor, std::size_t op) const;
 
+  bool of_grad(std::int64_t pass) const;           // begun by grad(), which leaves x.grad() alone
   std::optional<std::int64_t> pass(Cursor) const;  // the last one begun in this episode
   // In that pass: an op (pending if it takes no part), and the line from it back to the tensor in
   // one of its slots.

@@ -122,14 +122,10 @@ std::vector<Contribution> Timeline::ledger(Cursor cursor, Id id,
     if (passes.empty() || passes.back() != arrived->pass) passes.push_back(arrived->pass);
   }
   // The sum of a grad() is one by itself.
-  const auto of_grad = [&](std::int64_t pass) {
-    const PassBegins* begins = index_->get<PassBegins>(index_->passes.at(pass).begin);
-    return begins != nullptr && !begins->asked.empty();
-  };
   if (!passes.empty() && of_grad(passes.back()))
     passes = {passes.back()};
   else
-    std::erase_if(passes, of_grad);
+    std::erase_if(passes, [this](std::int64_t pass) { return of_grad(pass); });
   if (passes.size() > most_passes)
     passes.erase(passes.begin(), passes.end() - static_cast<std::ptrdiff_t>(most_passes));
   // w.grad().zero_() lets go of nothing, and yet what came before is no part of the sum.
@@ -149,7 +145,6 @@ std::vector<Contribution> Timeline::ledger(Cursor cursor, Id id,
       const std::optional<std::size_t> op = op_of_node(arrived->node);
       if (!op) continue;
       Contribution row = index_->row(*op, arrived->slot, pass);
-      row.of_grad = of_grad(pass);
       row.arrived = *i < cut;
       row.active = step != nullptr && step->event == *i;
       if (row.arrived) {

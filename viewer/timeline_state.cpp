@@ -162,7 +162,7 @@ Gradient Timeline::Index::gradient(Id id, std::size_t cut, std::optional<std::in
   const std::optional<std::size_t> end = passes.at(its_pass).end;
   const bool over = end && *end < cut;
   if (over || (!leaf && !more_to_come(*tensor, its_pass, cut)))
-    return {State::complete, std::move(*value), {}};
+    return {State::complete, std::move(*value), std::move(before)};
   return {State::so_far, std::move(*value), std::move(before)};
 }
 
@@ -178,6 +178,13 @@ std::optional<std::int64_t> Timeline::pass(Cursor cursor) const {
   if (!begin || *begin < episode(cursor.episode).event_begin) return std::nullopt;
   const PassBegins* begins = index_->get<PassBegins>(*begin);
   return begins == nullptr ? std::nullopt : std::optional(begins->pass);
+}
+
+bool Timeline::of_grad(std::int64_t pass) const {
+  auto begun = index_->passes.find(pass);
+  if (begun == index_->passes.end()) return false;
+  const PassBegins* begins = index_->get<PassBegins>(begun->second.begin);
+  return begins != nullptr && !begins->asked.empty();
 }
 
 Progress Timeline::forward(Cursor cursor, std::size_t op) const {
